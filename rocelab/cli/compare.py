@@ -20,7 +20,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.labfile.schemes.spec import SCHEME_DOOR, SCHEMES
 from rocelab.linux.rights import need_root
-from rocelab.report.console import err, out, write
+from rocelab.report.console import err, show_document, write
 
 if TYPE_CHECKING:
     from rocelab.base.progress import Progress, ProgressSink
@@ -87,8 +87,8 @@ def compare(
     from rocelab.drills.compare.run import compare as run_comparison
     from rocelab.lab.lab import Lab
     from rocelab.observe.evidence.unconverged import keep_unconverged
-    from rocelab.report.compare.html import render_html
-    from rocelab.report.compare.terminal import print_comparison
+    from rocelab.report.compare.document import comparison_document
+    from rocelab.report.renderers.page import html
     from rocelab.results.comparison import Status
     from rocelab.results.environment import typed_command
 
@@ -102,7 +102,7 @@ def compare(
         if json:
             write([to_json(found)])
         else:
-            print_comparison(found, out())
+            show_document(comparison_document(found))
 
     with results_folder(folder, overwrite=force) as opened:
         if isinstance(chosen, Lab):
@@ -116,7 +116,7 @@ def compare(
                 progress=progress,
             )
         with shown_if_unwritten([found], show):
-            opened.replace_all({RESULT: to_json(found), REPORT: render_html(found)})
+            opened.replace_all({RESULT: to_json(found), REPORT: html(comparison_document(found))})
     show(found)
     err().print(f"written: {folder}/result.json, {folder}/report.html", markup=False)
     if not any(cell.status is Status.MEASURED for cell in found.cells):

@@ -28,7 +28,16 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.catalog import listed, marked, say_own
 from rocelab.lab.kind import DEFAULT_RUNTIME
-from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
+from rocelab.report.console import (
+    err,
+    out,
+    progress_bars,
+    say,
+    show_document,
+    table,
+    write,
+    write_json,
+)
 from rocelab.runs.attempts import RETRIES
 
 if TYPE_CHECKING:
@@ -170,7 +179,7 @@ def run(
     from rocelab.drills.labuse import fresh, kept
     from rocelab.drills.run import run_drill
     from rocelab.lab.providers import provider_of
-    from rocelab.report.terminal import print_result
+    from rocelab.report.drill import drill_document
 
     provider = provider_of(runtime, image, frr, frr_memory)
     running = None if lab is None else running_lab(lab)
@@ -183,7 +192,7 @@ def run(
         if json:
             write([to_json(result), "\n"])
         else:
-            print_result(result, out())
+            show_document(drill_document(result))
 
     started = time.monotonic()
     xml, text = (
@@ -215,9 +224,10 @@ def run(
 
         xml.write(junit_file(junit_of(result, time.monotonic() - started)))
     if text is not None:
-        from rocelab.report.markdown import markdown_of
+        from rocelab.report.drill import summary_document
+        from rocelab.report.renderers.markdown import markdown_of
 
-        text.write(markdown_of(result))
+        text.write(markdown_of(summary_document(result)))
     show(result)
     if not json:
         err().print(f"{folder}/result.json and {folder}/report.html have the rest")
@@ -274,8 +284,9 @@ def _outcome_of_errors(
 ) -> Iterator[None]:
     """Write an error that ends the drill, Ctrl-C too, as JUnit XML and Markdown, and raise it
     again."""
+    from rocelab.report.drill import error_document
     from rocelab.report.junit import junit_file, junit_of_error
-    from rocelab.report.markdown import markdown_of_error
+    from rocelab.report.renderers.markdown import markdown_of
 
     started = time.monotonic()
     name = Path(drill).stem
@@ -285,5 +296,5 @@ def _outcome_of_errors(
         if xml is not None:
             xml.write(junit_file(junit_of_error(name, error, time.monotonic() - started)))
         if text is not None:
-            text.write(markdown_of_error(name, error))
+            text.write(markdown_of(error_document(name, error)))
         raise

@@ -23,7 +23,7 @@ from rocelab.cli.simulate import (
     note_compiling,
     print_warnings,
 )
-from rocelab.report.console import out, progress_bars, write
+from rocelab.report.console import progress_bars, show_document, write
 
 if TYPE_CHECKING:
     from rocelab.sim.events.spec import RatesSpec, RestartSpec, TimelineSpec
@@ -72,7 +72,7 @@ def whatif(
     rocelab whatif zone-1-1125 "lose 2 links of rack 4" --pattern allreduce --ranks 16 --size 1GB
     """
     from rocelab.base.documents import to_json
-    from rocelab.report.simulation.whatif import print_what_if
+    from rocelab.report.simulation.whatif import what_if_document
     from rocelab.sim.events.sentence import parse_event
     from rocelab.sim.reliability import event_cost
     from rocelab.sim.simulate import Options
@@ -85,7 +85,7 @@ def whatif(
     if json:
         write([to_json(found)])
     else:
-        print_what_if(found, out())
+        show_document(what_if_document(found))
     print_warnings(found.warnings)
 
 
@@ -151,7 +151,7 @@ def longrun(
     rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
     """
     from rocelab.base.documents import to_json
-    from rocelab.report.simulation.whatif import print_outlook
+    from rocelab.report.simulation.whatif import outlook_document
     from rocelab.sim.reliability import long_run
     from rocelab.sim.simulate import Options
 
@@ -171,7 +171,7 @@ def longrun(
     if json:
         write([to_json(found)])
     else:
-        print_outlook(found, out())
+        show_document(outlook_document(found))
     print_warnings(found.warnings)
     if any(outcome.jct_s is None for outcome in found.jobs):
         raise typer.Exit(1)

@@ -17,7 +17,7 @@ from rocelab.cli.collection import uncollected
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.unprivileged import take_rights_for
 from rocelab.labfile.schemes.spec import predictable_kinds
-from rocelab.report.console import err, out, progress_bars, write
+from rocelab.report.console import err, progress_bars, show_document, write
 
 if TYPE_CHECKING:
     from rocelab.planning.fabric import Fabric
@@ -95,7 +95,7 @@ def predict(
     from rocelab.lab.lab import RunningLab
     from rocelab.lab.prediction import setting_of
     from rocelab.prediction.predictor import predict_document
-    from rocelab.report.prediction import print_prediction
+    from rocelab.report.prediction import prediction_document
 
     chosen = running_or_planned(lab)
     is_up = isinstance(chosen, RunningLab)
@@ -107,7 +107,7 @@ def predict(
     if json:
         write([to_json(found)])
     else:
-        print_prediction(found, out())
+        show_document(prediction_document(found))
     for note in found.notes:
         err().print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
 

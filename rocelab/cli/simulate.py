@@ -22,7 +22,7 @@ from rocelab.cli.collection import uncollected
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.predict import complete_model
 from rocelab.labfile.schemes.spec import SCHEMES
-from rocelab.report.console import err, out, progress_bars, write
+from rocelab.report.console import err, progress_bars, show_document, write
 
 if TYPE_CHECKING:
     from rocelab.base.outputs import Folder
@@ -241,9 +241,9 @@ def simulate(
     if json:
         write([to_json(report)])
     else:
-        from rocelab.report.simulation.terminal import print_report
+        from rocelab.report.simulation.document import simulation_document
 
-        print_report(report, out())
+        show_document(simulation_document(report))
     print_warnings(report.warnings)
     if any(None in simulated.iterations_ns for simulated in report.jobs):
         raise typer.Exit(1)
@@ -312,7 +312,8 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
 def _write(report: SimulationReport, folder: Folder) -> None:
     from rocelab.base.documents import to_json
     from rocelab.base.outputs import REPORT, RESULT
-    from rocelab.report.simulation.html import render_html
+    from rocelab.report.renderers.page import html
+    from rocelab.report.simulation.document import simulation_document
 
-    folder.replace_all({RESULT: to_json(report), REPORT: render_html(report)})
+    folder.replace_all({RESULT: to_json(report), REPORT: html(simulation_document(report))})
     err().print(f"written: {folder.path}/result.json, report.html", markup=False, soft_wrap=True)

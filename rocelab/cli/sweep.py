@@ -4,6 +4,7 @@ resumable."""
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 from rocelab.cli.arguments import JsonOption, note_own
 from rocelab.cli.simulate import note_compiling
-from rocelab.report.console import err, out, progress_bars, table, write_json
+from rocelab.report.console import err, progress_bars, show, write_json
 
 if TYPE_CHECKING:
     from rocelab.sim.sweep.run import SweepResult
@@ -105,24 +106,12 @@ def sweep(
 
 
 def _print_rows(asked: Sweep, found: SweepResult) -> None:
-    from rocelab.sim.sweep.report import NOT_DRAWN, figure_names, table_rows, title
+    from rocelab.sim.sweep.report import NOT_DRAWN, figure_names, figures_table
 
     good = [row for row in found.rows if row["error"] is None]
     names = [name for name in figure_names(asked, good) if name not in NOT_DRAWN]
-    keys = [key for axis in asked.axes if not axis.repeats for key in axis.keys]
-    labels = [key.rpartition(".")[2] for key in keys]
-    shown = table(
-        "medians",
-        (*labels, "cells", *map(title, names), "seconds", "MB"),
-        left=len(keys),
-        names=max(1, len(keys)),
-    )
-    rows = table_rows(asked, good, names, extremes=False)
-    for row in rows[:_SHOWN_ROWS]:
-        shown.add_row(*row)
-    if len(rows) > _SHOWN_ROWS:
-        shown.caption = f"{len(rows) - _SHOWN_ROWS:,} more rows are in the report"
-    out().print(shown)
+    table = figures_table(asked, good, names, extremes=False)
+    show(replace(table, title="Medians", most=_SHOWN_ROWS))
 
 
 def _conclude(asked: Sweep, found: SweepResult, folder: Path) -> None:

@@ -17,7 +17,7 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.linux.rights import need_root
-from rocelab.report.console import err, out, progress_bars, write
+from rocelab.report.console import err, progress_bars, show_document, write
 
 if TYPE_CHECKING:
     from rocelab.jobs.job import JobSpec
@@ -131,11 +131,11 @@ def _job(job_file: str | None, options: dict[str, str]) -> JobSpec:
 
 def _show(report: JobReport, json: bool) -> None:
     from rocelab.base.documents import to_json
-    from rocelab.report.job_terminal import print_report
+    from rocelab.report.job import job_document
 
     if json:
         write([to_json(report)])
         for text in (*report.problems, *report.errors):
             err().print(text, style="red", markup=False, soft_wrap=True)
     else:
-        print_report(report, out())
+        show_document(job_document(report))

@@ -23,7 +23,7 @@ from rocelab.diagnose.paths import named, suspects
 from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.planning.pauses import plan_pauses
 from rocelab.planning.queues import lab_rate_bps
-from rocelab.report.jobs.view import by_distance
+from rocelab.report.jobs.text import by_distance
 from rocelab.results.diagnosis import Cause, CauseVerdict
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import PauseSpan, TracedPause, propagation

@@ -31,7 +31,8 @@ from rocelab.observe.evidence.unconverged import RESULTS, keep_unconverged
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
-from rocelab.report.html import EVIDENCE, drawings, render_html
+from rocelab.report.drill import EVIDENCE, drawings, drill_document
+from rocelab.report.renderers.page import html
 from rocelab.results.drill import DrillResult, PhaseRun, conclude
 from rocelab.results.environment import Environment
 from rocelab.runs.attempts import RETRIES, measure_valid
@@ -184,7 +185,7 @@ def _write(result: DrillResult, out: Folder, progress: ProgressSink) -> None:
     progress(Progress("report", 0, 2))
     out.replace(RESULT, to_json(result))
     progress(Progress("report", 1, 2))
-    out.replace(REPORT, render_html(result))
+    out.replace(REPORT, html(drill_document(result)))
     for name, drawing in drawings(result):
         out.replace(name, drawing)
     progress(Progress("report", 2, 2))

@@ -16,7 +16,7 @@ from rocelab.drills.listing import row_of
 from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase
 from rocelab.drills.show import FaultRow, Span, conditions_of, fault_rows
 from rocelab.report.console import table
-from rocelab.report.jobs.view import job_text
+from rocelab.report.jobs.text import job_text
 from rocelab.results.expectations import Expectation
 from rocelab.results.kpis import KPIS
 

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.base.interruption import undone
+from rocelab.base.quantities import in_unit
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.lab.inuse import in_use, user_of
@@ -25,7 +26,6 @@ from rocelab.linux.bracket import realtime_ns
 from rocelab.live.events import JobEvent, UseEvent
 from rocelab.live.feed import Feed
 from rocelab.record import LabFiles
-from rocelab.report.job_terminal import value_text
 from rocelab.results.job import JobReport, from_json
 
 Document = Mapping[str, object]
@@ -207,7 +207,7 @@ def figures(report: JobReport) -> dict[str, object]:
             {
                 "title": headline.title,
                 **{
-                    key: value_text(getattr(headline.modelled, key), headline.unit)
+                    key: in_unit(getattr(headline.modelled, key), headline.unit)
                     for key in ("median", "minimum", "maximum")
                 },
                 "n": headline.modelled.n,

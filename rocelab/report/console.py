@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rocelab.base.progress import Progress, ProgressSink
+    from rocelab.report.document import Block, Document
 
 _PIPE_WIDTH = 160
 
@@ -77,6 +78,20 @@ def is_reader_gone() -> bool:
 def say(text: str) -> None:
     """Print a line on stdout, verbatim."""
     out().print(text, markup=False, soft_wrap=True)
+
+
+def show(*blocks: Block) -> None:
+    """Print blocks of a document on stdout."""
+    from rocelab.report.renderers.terminal import print_blocks
+
+    print_blocks(blocks, out())
+
+
+def show_document(document: Document) -> None:
+    """Print a document on stdout."""
+    from rocelab.report.renderers.terminal import print_document
+
+    print_document(document, out())
 
 
 def note(text: str) -> None:

@@ -31,12 +31,13 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A repeat of a suite: problems, figures by name, and the expectations it did not meet
-    itself."""
+    """A repeat of a suite: problems, figures by name, the expectations it did not meet itself, and
+    the resolution of its times."""
 
     problems: tuple[str, ...]
     figures: tuple[tuple[str, KpiValue], ...]
     unmet: tuple[Verdict, ...]
+    resolution_ns: float
 
 
 def junit_of(result: DrillResult, seconds: float) -> Xml.Element:
@@ -93,6 +94,7 @@ def _run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:
             for kpi, value in job.items()
         ),
         unmet,
+        run.resolution_ns,
     )
 
 
@@ -117,6 +119,7 @@ def _suite(
     for key, value in (*machine, *properties, *_figures_of(runs)):
         Xml.SubElement(holder, "property", name=key, value=_clean(value))
     measured = any(not run.problems for run in runs)
+    resolution_ns = max((run.resolution_ns for run in runs if not run.problems), default=0.0)
     for number, run in enumerate(runs, 1):
         case = _case(suite, name, f"repeat {number} is a measurement")
         if run.problems:
@@ -129,11 +132,11 @@ def _suite(
         title = KPIS[verdict.kpi].title
         where, of_repeats = _where_unmet(verdict, runs)
         if verdict.observed is None:
-            why = verdict.shown() if measured else "no repeat was a measurement"
+            why = verdict.shown(resolution_ns) if measured else "no repeat was a measurement"
             message = f"{title}: expected {verdict.expectation}, {why}{where}"
             _outcome(case, "error", "not-measured", message, "\n".join((message, *of_repeats)))
         else:
-            observed = verdict.shown()
+            observed = verdict.shown(resolution_ns)
             message = f"{title}: expected {verdict.expectation}, observed {observed}{where}"
             text = "\n".join((message, *of_repeats, KPIS[verdict.kpi].meaning))
             _outcome(case, "failure", "expectation", message, text)
@@ -144,7 +147,7 @@ def _suite(
 def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]]:
     """The repeats that did not meet an expectation: text for its message, and a line per repeat."""
     missed = {
-        number: unmet
+        number: (unmet, run.resolution_ns)
         for number, run in enumerate(runs, 1)
         for unmet in run.unmet
         if (unmet.kpi, unmet.expectation) == (verdict.kpi, verdict.expectation)
@@ -153,7 +156,7 @@ def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]
         return "", []
     numbers = listed([str(number) for number in missed], "and")
     where = f"; not met in repeat{'s' * (len(missed) > 1)} {numbers} of {len(runs)}"
-    lines = [f"repeat {n}: {unmet.shown()}" for n, unmet in missed.items()]
+    lines = [f"repeat {n}: {unmet.shown(least_ns)}" for n, (unmet, least_ns) in missed.items()]
     return where, lines
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from rocelab.base.interpreter import imported
 from rocelab.base.units import format_duration
 from rocelab.fabrics.door import roles
-from rocelab.report.probes.view import by_plan, changes_after, plan_title
+from rocelab.report.order import by_plan, changes_after, plan_title
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
 from rocelab.routes.balance import LinkLoad, TierBalance
 

@@ -1,117 +1,123 @@
-"""Prints a `Prediction` as tables on a terminal."""
+"""The document of a `Prediction`: balance by tier beside random hashing, polarization, the worst
+links."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-
-from rocelab.base.units import format_size
+from rocelab.base.quantities import Unit, share, size
 from rocelab.base.wording import counted
-from rocelab.report.console import table
+from rocelab.report.document import Column, Document, Note, Row, Table
 from rocelab.results.prediction import Prediction, TierPrediction
 
 
-def print_prediction(found: Prediction, console: Console) -> None:
-    """Print balance per tier beside random hashing, polarization and the worst links."""
-    console.print(_what(found), highlight=False, soft_wrap=True)
-    for shown in (_tiers(found), _polarizations(found), _worst(found)):
-        if shown.row_count:
-            console.print()
-            console.print(shown)
+def prediction_document(prediction: Prediction) -> Document:
+    """What `rocelab predict` prints."""
+    tables = (_tiers(prediction), _polarizations(prediction), _worst(prediction))
+    return Document("", (Note(_what(prediction)), *tables))
 
 
-def _what(found: Prediction) -> str:
-    origin = "the running kernels' tables" if found.tables == "kernel" else "planned tables"
-    carried = [counted(found.flows, "flow")]
-    if found.bytes is not None:
-        carried.append(f"{format_size(found.bytes)} of payload")
-    if found.packets is not None:
-        carried.append(f"{found.packets:,} data packets")
-    chosen_by = f"scheme {found.scheme['kind']}" if found.model == "kernel" else found.model
+def _what(prediction: Prediction) -> str:
+    origin = "the running kernels' tables" if prediction.tables == "kernel" else "planned tables"
+    carried = [counted(prediction.flows, "flow")]
+    if prediction.bytes is not None:
+        carried.append(f"{size(prediction.bytes)} of payload")
+    if prediction.packets is not None:
+        carried.append(counted(prediction.packets, "data packet"))
+    kernel = prediction.model == "kernel"
+    chosen_by = f"scheme {prediction.scheme['kind']}" if kernel else prediction.model
     return (
-        f"lab {found.lab}, {chosen_by}, seeds {found.hashing['seed']}, from {origin}: "
+        f"lab {prediction.lab}, {chosen_by}, seeds {prediction.hashing['seed']}, from {origin}: "
         f"{', '.join(carried)}"
     )
 
 
-def _tiers(found: Prediction) -> Table:
-    shown = table(
+def _tiers(prediction: Prediction) -> Table:
+    return Table(
         "Flows on links between switches, beside uniform random hashing of as many (mean, p99)",
         (
-            "tier",
-            "links",
-            "flows",
-            "MMR",
-            "random MMR",
-            "its p99",
-            "JFI",
-            "random JFI",
-            "CoV",
-            "random CoV",
-            "unused",
-            "random unused",
-            "MMR of bytes",
-            "worst group",
+            Column("tier"),
+            Column("links", Unit.COUNT),
+            Column("flows", Unit.COUNT),
+            Column("MMR", Unit.RATIO),
+            Column("random MMR", Unit.RATIO),
+            Column("its p99", Unit.RATIO),
+            Column("JFI", Unit.RATIO),
+            Column("random JFI", Unit.RATIO),
+            Column("CoV", Unit.RATIO),
+            Column("random CoV", Unit.RATIO),
+            Column("unused", Unit.FIGURE),
+            Column("random unused", Unit.SHARE),
+            Column("MMR of bytes", Unit.RATIO),
+            Column("worst group", Unit.FIGURE),
         ),
+        tuple(_tier(tier) for tier in prediction.tiers if tier.flows.all_links.total),
     )
-    for tier in found.tiers:
-        if tier.flows.all_links.total:
-            shown.add_row(*_tier(tier))
-    return shown
 
 
-def _tier(tier: TierPrediction) -> tuple[str, ...]:
+def _tier(tier: TierPrediction) -> Row:
     whole, random = tier.flows.all_links, tier.flows.random
+    mmr = mmr_p99 = jfi = cov = unused = None
+    if random is not None:
+        mmr, mmr_p99, jfi, cov = random.mmr, random.mmr_p99, random.jfi, random.cov
+        unused = random.unused_fraction
     return (
         f"{tier.tier} {tier.direction}",
-        f"{whole.links:,}",
-        f"{whole.total:,.0f}",
-        _number(whole.mmr),
-        _number(None if random is None else random.mmr),
-        _number(None if random is None else random.mmr_p99),
-        _number(whole.jfi),
-        _number(None if random is None else random.jfi),
-        _number(whole.cov),
-        _number(None if random is None else random.cov),
-        f"{whole.unused:,} ({whole.unused / whole.links:.0%})",
-        "-" if random is None else f"{random.unused_fraction:.0%}",
-        _number(None if tier.bytes is None else tier.bytes.mmr),
+        whole.links,
+        whole.total,
+        whole.mmr,
+        mmr,
+        mmr_p99,
+        whole.jfi,
+        jfi,
+        whole.cov,
+        cov,
+        f"{whole.unused:,} ({share(whole.unused / whole.links)})",
+        unused,
+        None if tier.bytes is None else tier.bytes.mmr,
         tier.flows.worst_group or "",
     )
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _polarizations(found: Prediction) -> Table:
-    shown = table(
+def _polarizations(prediction: Prediction) -> Table:
+    return Table(
         "Polarization: does a choice repeat the one before it?",
-        ("first", "second", "flows", "links unused", "random", "information", "by chance"),
-        left=2,
+        (
+            Column("first"),
+            Column("second"),
+            Column("flows", Unit.COUNT),
+            Column("links unused", Unit.FIGURE),
+            Column("random", Unit.SHARE),
+            Column("information", Unit.RATIO),
+            Column("by chance", Unit.RATIO),
+        ),
+        tuple(
+            (
+                pair.first,
+                pair.second,
+                pair.flows,
+                f"{share(pair.unused_fraction)} of {pair.offered_links:,}",
+                pair.unused_if_random,
+                pair.information,
+                pair.information_if_independent,
+            )
+            for pair in prediction.polarizations
+        ),
         names=2,
     )
-    for one in found.polarizations:
-        shown.add_row(
-            one.first,
-            one.second,
-            f"{one.flows:,}",
-            f"{one.unused_fraction:.0%} of {one.offered_links:,}",
-            "-" if one.unused_if_random is None else f"{one.unused_if_random:.0%}",
-            _number(one.information),
-            _number(one.information_if_independent),
-        )
-    return shown
 
 
-def _worst(found: Prediction) -> Table:
-    shown = table(
+def _worst(prediction: Prediction) -> Table:
+    return Table(
         "Most loaded links between switches",
-        ("link", "sent by", "flows", "payload", "of its tier's mean"),
-        left=2,
+        (
+            Column("link"),
+            Column("sent by"),
+            Column("flows", Unit.COUNT),
+            Column("payload", Unit.BYTES),
+            Column("of its tier's mean", Unit.RATIO),
+        ),
+        tuple(
+            (link.link, link.sender, link.flows, link.bytes, link.of_mean)
+            for link in prediction.worst
+        ),
         names=2,
     )
-    for one in found.worst:
-        size = "-" if one.bytes is None else format_size(one.bytes)
-        shown.add_row(one.link, one.sender, f"{one.flows:,}", size, f"{one.of_mean:.2f}")
-    return shown

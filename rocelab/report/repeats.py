@@ -1,20 +1,19 @@
 """How each repeat of a drill went: valid or not, unmet expectations, and its figures.
 
-The terminal and the page lay out these rows of text, so that no median hides a failed repeat.
-Nothing is measured here.
+It stands beside the medians, so that none hides a failed repeat. Nothing is measured here.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rich.table import Table
-from rich.text import Text
-
-from rocelab.report.console import table
-from rocelab.results.drill import DrillResult, compared_figures
+from rocelab.base.quantities import Unit
+from rocelab.base.wording import counted
+from rocelab.report.document import Column, Table, Tone, Toned
+from rocelab.results.drill import DrillResult, PhaseRun, compared_figures
 from rocelab.results.expectations import NOT_APPLICABLE, Verdict
 from rocelab.results.kpi import Figures, Kpi
 from rocelab.results.kpis import KPIS, format_kpi
@@ -71,9 +70,10 @@ class RepeatTable:
     def summary(self) -> str:
         """`3 valid repeats`, `3 valid of 4 repeats, 1 of them failed`."""
         many = len(self.rows)
-        repeats = "repeat" if many == 1 else "repeats"
-        counted = f"{many} valid" if self.valid == many else f"{self.valid} valid of {many}"
-        return f"{counted} {repeats}" + (f", {self.failed} of them failed" if self.failed else "")
+        text = counted(many, "valid repeat")
+        if self.valid < many:
+            text = f"{self.valid} valid of {counted(many, 'repeat')}"
+        return text + (f", {self.failed} of them failed" if self.failed else "")
 
     def verdict(self, verdict: Verdict) -> str:
         """`met`, `not met`, with several valid repeats also in how many, or `not measured`."""
@@ -132,7 +132,8 @@ def _row(
     outcome = Outcome.INVALID if problems else Outcome.FAILED if misses else Outcome.PASSED
     cells = tuple("-" if problems else _cell(kpi, figures, resolution_ns) for kpi in shown)
     unmet = frozenset(verdict.kpi for verdict in misses)
-    return RepeatRow(number, outcome, cells, unmet, problems or tuple(map(_missed, misses)))
+    why = problems or tuple(_missed(verdict, resolution_ns) for verdict in misses)
+    return RepeatRow(number, outcome, cells, unmet, why)
 
 
 def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
@@ -146,17 +147,54 @@ def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
     return ", ".join(dict.fromkeys(cells))
 
 
-def _missed(verdict: Verdict) -> str:
-    observed = verdict.shown()
+def _missed(verdict: Verdict, resolution_ns: float) -> str:
+    observed = verdict.shown(resolution_ns)
     return f"{KPIS[verdict.kpi].title} {observed}, expected {verdict.expectation}"
 
 
-def printed(repeats: RepeatTable) -> Table:
-    """The table for a terminal."""
-    title = f"Repeats of phase {repeats.phase}" if repeats.phase else "Repeats"
-    shown = table(title, ("repeat", "outcome", *repeats.columns), left=2, names=2)
-    styles = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.INVALID: "red"}
-    for row in repeats.rows:
-        style = styles[row.outcome]
-        shown.add_row(str(row.number), Text(row.outcome, style), *row.figures)
-    return shown
+def repeats_table(repeats: RepeatTable) -> Table:
+    """A row for each repeat."""
+    tones = {Outcome.PASSED: Tone.GOOD, Outcome.FAILED: Tone.BAD, Outcome.INVALID: Tone.BAD}
+    return Table(
+        "",
+        (
+            Column("repeat", Unit.NUMBER),
+            Column("outcome"),
+            *(Column(title, Unit.FIGURE) for title in repeats.columns),
+            Column("why", page_only=True),
+        ),
+        tuple(
+            (
+                row.number,
+                Toned(row.outcome, tones[row.outcome]),
+                *row.figures,
+                "; ".join(row.why),
+            )
+            for row in repeats.rows
+        ),
+        names=2,
+    )
+
+
+def representative(result: DrillResult, phase: str) -> tuple[int, PhaseRun] | None:
+    """The run shown in a phase's plots, and its repeat's number from 1: the valid one nearest the
+    median of full convergence, of the time to fair shares, or of the iterations; else the first."""
+    valid = [(n, run) for n, run in enumerate(result.runs_of(phase), 1) if run.valid]
+    timed = [(n, run, _time_of(run)) for n, run in valid]
+    known = [(n, run, time) for n, run, time in timed if time is not None]
+    if not known:
+        return valid[0] if valid else None
+    middle = statistics.median(time for _, _, time in known)
+    n, run, _ = min(known, key=lambda candidate: abs(candidate[2] - middle))
+    return n, run
+
+
+def _time_of(run: PhaseRun) -> float | None:
+    if run.probes is not None:
+        return run.probes.overall.full_convergence_ns
+    if run.fair_shares is not None:
+        return run.fair_shares.lab_ns
+    iterations = [
+        iteration.modelled_ns for report in run.reports for iteration in report.iterations
+    ]
+    return statistics.median(iterations) if iterations else None

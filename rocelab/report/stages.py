@@ -1,25 +1,19 @@
-"""Shows where the time of a reconvergence went: a table and a waterfall.
-
-The `Stages` of one event become rows of text, a rich table for the terminal, and for the page a
-figure with a bar per switch and a colour per stage.
-"""
+"""Where the time of a reconvergence went: a section with a table and a waterfall for each event."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from rocelab.base.units import format_duration
-from rocelab.report.console import table
+from rocelab.base.quantities import Unit, duration
+from rocelab.report.document import Column, Figure, Note, Row, Section, Table
 from rocelab.report.plots import GRID, INK, MS, figure_of, styled
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 MAX_SWITCHES = 40
 
@@ -46,67 +40,79 @@ SPANS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StageRow:
-    """A switch in text: `times` are in ms after the event, in the order of `COLUMNS`."""
-
-    node: str
-    cause: str
-    times: tuple[str, ...]
-    prefix: str
-    changes: str
-
-
-def stage_rows(stages: Stages) -> tuple[StageRow, ...]:
-    """A row per switch, in order of detection."""
-    return tuple(
-        StageRow(
-            node=one.node,
-            cause="-" if one.detected_by is None else CAUSES[one.detected_by],
-            times=tuple(
-                _ms(instant_ns)
-                for instant_ns in (
-                    one.detected_ns,
-                    one.session_ns,
-                    one.best_path_ns,
-                    one.zebra_ns,
-                    one.kernel_ns,
-                    one.first_good_packet_ns,
-                )
-            ),
-            prefix=one.prefix or "-",
-            changes=str(one.changes),
+def stages_sections(stages: Sequence[Stages], name: str) -> list[Section]:
+    """The stages of every switch after each event in which one took part; `name` is the phase's."""
+    tables = [
+        block
+        for number, event in enumerate(stages)
+        if event.switches
+        for block in (
+            Figure(f"{name}-stages{number}", partial(waterfall, event)),
+            stages_table(event),
         )
-        for one in stages.switches
+    ]
+    return [Section("Where the time went", (_EXPLAINED, *tables))] if tables else []
+
+
+def stages_table(stages: Stages) -> Table:
+    """The stages of every switch after the event, in ms, in order of detection."""
+    return Table(
+        f"Where the time went after {stages.event}, in ms",
+        (
+            Column("switch"),
+            Column("by"),
+            *(Column(title, Unit.FIGURE) for title in COLUMNS),
+            Column("route", Unit.FIGURE),
+            Column("changes", Unit.COUNT),
+        ),
+        tuple(map(_row, stages.switches)),
+        caption=resolution_text(stages.resolution),
+    )
+
+
+_EXPLAINED = Note(
+    "Switch by switch, from the event to the last change of its FIB, as links, FRR's own logs, the "
+    "kernel and the packets show it on one clock. Milliseconds after the event; packets: when the "
+    "last flow that crossed the switch arrived again. That can be before the switch has detected "
+    "anything: another switch before it had moved the flow.",
+    page_only=True,
+)
+
+
+def _row(switch: SwitchStages) -> Row:
+    instants_ns = (
+        switch.detected_ns,
+        switch.session_ns,
+        switch.best_path_ns,
+        switch.zebra_ns,
+        switch.kernel_ns,
+        switch.first_good_packet_ns,
+    )
+    return (
+        switch.node,
+        None if switch.detected_by is None else CAUSES[switch.detected_by],
+        *map(_ms, instants_ns),
+        switch.prefix or None,
+        switch.changes,
     )
 
 
 def resolution_text(resolution: Resolution) -> str:
     """The resolution of the stages, as a sentence."""
     delay = resolution.read_delay
-    parts = [f"log stamps are cut to {format_duration(resolution.log_stamp_ns)}"]
+    parts = [f"log stamps are cut to {duration(resolution.log_stamp_ns)}"]
     if delay is not None:
         parts.append(
-            f"netlink events were read {format_duration(delay.median_ns)} late on the median, "
-            f"{format_duration(delay.p99_ns)} at the 99th percentile of {delay.probes}"
+            f"netlink events were read {duration(delay.median_ns)} late on the median, "
+            f"{duration(delay.p99_ns)} at the 99th percentile of {delay.probes}"
         )
     if resolution.packet_interval_ns is not None:
-        parts.append(f"packets came every {format_duration(resolution.packet_interval_ns)}")
+        parts.append(f"packets came every {duration(resolution.packet_interval_ns)}")
     return "; ".join(parts)
 
 
-def stages_table(stages: Stages) -> Table:
-    """The stages of every switch after the event, in ms."""
-    columns = ["switch", "by", *COLUMNS, "route", "changes"]
-    shown = table(f"Where the time went after {stages.event}, in ms", columns, left=2)
-    for row in stage_rows(stages):
-        shown.add_row(row.node, row.cause, *row.times, row.prefix, row.changes)
-    shown.caption = resolution_text(stages.resolution)
-    return shown
-
-
 @styled
-def waterfall(stages: Stages) -> Figure | None:
+def waterfall(stages: Stages) -> Drawing | None:
     """A bar per switch from the event to its last FIB change, and a mark where packets arrived
     again; None if no switch took part. With very many switches, only those that ended last."""
     from matplotlib.lines import Line2D
@@ -158,5 +164,5 @@ def _label(one: SwitchStages) -> str:
     return one.node if one.detected_by is None else f"{one.node}  {CAUSES[one.detected_by]}"
 
 
-def _ms(instant_ns: int | None) -> str:
-    return "-" if instant_ns is None else f"{instant_ns / MS:.2f}"
+def _ms(instant_ns: int | None) -> str | None:
+    return None if instant_ns is None else f"{instant_ns / MS:.2f}"

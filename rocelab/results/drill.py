@@ -242,6 +242,10 @@ class DrillResult(LabDocument):
         run = next((run for run in runs if run.valid), runs[0])
         return next((job for job in run.reports if job.steps is not None), run.reports[0])
 
+    def resolution_of(self, phase: str) -> float:
+        """The resolution of a phase's convergence times, ns: that of its coarsest valid run."""
+        return max((run.resolution_ns for run in self.runs_of(phase) if run.valid), default=0.0)
+
     def where(self, phase: str) -> str:
         """The phase's name, empty for a drill without phases."""
         return "" if phase == self.name and len(self.phases) == 1 else phase

@@ -73,9 +73,11 @@ class Verdict:
     passed: bool
     applicable: bool = True
 
-    def shown(self) -> str:
-        """The observed value as text."""
-        return format_kpi(self.kpi, self.observed) if self.applicable else NOT_APPLICABLE
+    def shown(self, resolution_ns: float = 0.0) -> str:
+        """The observed value as text; a time that is not above `resolution_ns` as below it."""
+        if not self.applicable:
+            return NOT_APPLICABLE
+        return format_kpi(self.kpi, self.observed, resolution_ns)
 
 
 def parse_expectation(kpi: str, value: object) -> Expectation:

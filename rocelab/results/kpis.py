@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from rocelab.base.doors import Door
-from rocelab.base.units import format_duration
+from rocelab.base.quantities import Unit, formatted
 from rocelab.results.job import JobReport
-from rocelab.results.kpi import JOINED, Figures, Kpi, KpiValue, PhaseJob, Quantity
+from rocelab.results.kpi import JOINED, UNITS, Figures, Kpi, KpiValue, PhaseJob, Quantity
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 
@@ -115,20 +115,10 @@ def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:
         return "not measured"
     if isinstance(value, str):
         return value
-    if KPIS[kpi].quantity is Quantity.DURATION and value <= resolution_ns:
-        return f"< {format_duration(resolution_ns)}"
-    match KPIS[kpi].quantity:
-        case Quantity.DURATION:
-            return format_duration(float(value))
-        case Quantity.COUNT:
-            return f"{value:,.0f}"
-        case Quantity.SIZE:
-            return f"{value / 1000:,.0f} KB"
-        case Quantity.BANDWIDTH:
-            return f"{value:.3g} GB/s"
-        case Quantity.RATIO:
-            return f"{value:.3g}"
-        case Quantity.UNKNOWN:
-            return f"{value:g} (unit unknown)"
-        case _:
-            return "yes" if value else "no"
+    quantity = KPIS[kpi].quantity
+    if quantity is Quantity.TRUTH:
+        return "yes" if value else "no"
+    if quantity is Quantity.UNKNOWN:
+        return f"{value:g} (unit unknown)"
+    is_time = quantity is Quantity.DURATION
+    return formatted(value, Unit(UNITS[quantity]), resolution_ns if is_time else 0.0)

@@ -281,7 +281,7 @@ def test_what_changes_nothing_ends_at_once(stage: str, command: tuple[str, ...])
 def test_a_simulation_leaves_its_result_with_its_page_or_neither(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     command = ("simulate", "zone-small", *JOB, "--out", folder)
-    code, said = signalled("rocelab.report.simulation.html:render_html", signal.SIGINT, *command)
+    code, said = signalled("rocelab.report.renderers.page:html", signal.SIGINT, *command)
     assert (code, said[-1]) == (130, "interrupted: nothing to clean up")
     assert not folder.exists()
     code, _ = signalled("rocelab.base.documents:to_json", signal.SIGINT, *command)

@@ -16,10 +16,11 @@ from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import build_fabric
-from rocelab.report.compare.html import render_html as compared_html
-from rocelab.report.html import render_html
+from rocelab.report.compare.document import comparison_document
+from rocelab.report.drill import drill_document
+from rocelab.report.renderers.page import html
 from rocelab.report.replay.page import tables_script
-from rocelab.report.simulation.html import render_html as simulated_html
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results.job import StepRecords, Times
 from rocelab.results.probes import Event, FaultChange
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
@@ -27,7 +28,7 @@ from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.simulate import Options, simulate
 from rocelab.sim.sweep.cells import cells_of
-from rocelab.sim.sweep.report import render_html as swept_html
+from rocelab.sim.sweep.report import sweep_document
 from rocelab.sim.sweep.spec import read_sweep
 from tests.helpers import phases_sample
 from tests.helpers.comparison_sample import comparison, run
@@ -90,7 +91,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in (1, 2)
     ]
     page = tmp_path_factory.mktemp("page") / "report.html"
-    page.write_text(render_html(result(*runs)))
+    page.write_text(html(drill_document(result(*runs))))
     return page
 
 
@@ -356,7 +357,7 @@ def jobs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     run = replace(idle, jobs=replace(idle.jobs, reports=(timed,)))
     page = tmp_path_factory.mktemp("jobs") / "report.html"
-    page.write_text(render_html(replace(drill, repeats=((run, shared),))))
+    page.write_text(html(drill_document(replace(drill, repeats=((run, shared),)))))
     return page
 
 
@@ -397,7 +398,7 @@ def simulated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Options(timeline=TimelineSpec(events=events)),
     )
     page = tmp_path_factory.mktemp("simulated") / "report.html"
-    page.write_text(simulated_html(report))
+    page.write_text(html(simulation_document(report)))
     return page
 
 
@@ -444,7 +445,8 @@ def test_switches_that_join_zones_are_all_in_the_picture(browser: Browser, tmp_p
     lab.write_text(json.dumps({"name": "wide", "fabric": fabric}))
     job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "1MB"})
     page_file = tmp_path / "report.html"
-    page_file.write_text(simulated_html(simulate(load_spec(lab), [collective_job(job)], Options())))
+    report = simulate(load_spec(lab), [collective_job(job)], Options())
+    page_file.write_text(html(simulation_document(report)))
     page = Opener(browser, page_file, nodes=32).at(800).page
     assert cut(text_boxes(page)) == []
     page.context.close()
@@ -455,8 +457,12 @@ def compared_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight cells: the links of two spines are loaded unevenly or evenly."""
     page = tmp_path_factory.mktemp("compared") / "report.html"
     page.write_text(
-        compared_html(
-            comparison(lambda cell: (run(30, 10) if cell.scheme.kind == "ecmp" else run(20, 20),))
+        html(
+            comparison_document(
+                comparison(
+                    lambda cell: (run(30, 10) if cell.scheme.kind == "ecmp" else run(20, 20),)
+                )
+            )
         )
     )
     return page
@@ -498,7 +504,7 @@ def swept_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     costs = {"wall_s": 1.0, "peak_memory_bytes": 10**8, "error": None}
     rows = [{**cell.values, "busbw": 35.5, **costs} for cell in cells_of(sweep)]
     page = tmp_path_factory.mktemp("swept") / "report.html"
-    page.write_text(swept_html(sweep, rows))
+    page.write_text(html(sweep_document(sweep, rows)))
     return page
 
 

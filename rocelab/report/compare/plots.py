@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocelab.labfile.schemes.spec import SCHEMES
-from rocelab.report.compare.view import cells_of, link_matrix, name_of, tiers_of, worst_tier
+from rocelab.report.compare.cells import cells_of, link_matrix, name_of, tiers_of, worst_tier
 from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
 
@@ -50,7 +50,7 @@ def by_queue_pairs(found: Comparison) -> Figure | None:
                 _line(axis, found, kind, placement, name)
             axis.grid(axis="y", color=GRID, linewidth=0.6)
         grid[0][column].set_title(f"{placement} placement")
-        line_rate = found.nic_rate_bps / 10**9
+        line_rate = found.nic_rate_bps / 8 / 10**9
         grid[0][column].axhline(line_rate, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         grid[1][column].axhline(1, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         for axis in grid[:, column]:
@@ -59,7 +59,7 @@ def by_queue_pairs(found: Comparison) -> Figure | None:
         grid[1][column].set_xticks(found.qps, [str(number) for number in found.qps])
         grid[1][column].set_xticks([], minor=True)
         grid[1][column].set_xlabel("queue pairs per pair of NICs")
-    grid[0][0].set_ylabel("BusBW, Gb/s")
+    grid[0][0].set_ylabel("BusBW, GB/s, modelled")
     grid[1][0].set_ylabel("JCT ratio")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside upper right")
@@ -74,11 +74,10 @@ def _line(axis: Axes, found: Comparison, kind: str, placement: str, name: str) -
         if (cell.kind, cell.placement) == (kind, placement) and cell.figures is not None
     ]
     own.sort(key=lambda cell: cell.qps)
-    scale = 8 if name == "busbw_gbs" else 1
     spreads = [getattr(cell.figures, name) for cell in own]
-    middle = np.array([spread.median for spread in spreads]) * scale
-    low = middle - np.array([spread.minimum for spread in spreads]) * scale
-    high = np.array([spread.maximum for spread in spreads]) * scale - middle
+    middle = np.array([spread.median for spread in spreads])
+    low = middle - np.array([spread.minimum for spread in spreads])
+    high = np.array([spread.maximum for spread in spreads]) - middle
     number = [cell.qps for cell in own]
     axis.errorbar(
         number,

@@ -3,8 +3,9 @@ cell's flows."""
 
 from __future__ import annotations
 
+from rocelab.base.quantities import bandwidth, ratio
 from rocelab.planning.fabric import Fabric
-from rocelab.report.compare.view import cell_name, shown_run, worst_tier
+from rocelab.report.compare.cells import cell_name, shown_run, worst_tier
 from rocelab.report.replay.recording import (
     MOST_SENT,
     PATHS_OF_JOBS,
@@ -54,8 +55,8 @@ def _about(cell: CellResult) -> str:
     if figures is None:
         return cell_name(cell)
     worst = worst_tier(figures)
-    mmr = "" if worst is None else f", MMR {worst.mmr:.2f} ({worst.tier} {worst.direction})"
+    mmr = "" if worst is None else f", MMR {ratio(worst.mmr or 0)} ({worst.tier} {worst.direction})"
     return (
-        f"{cell_name(cell)}: BusBW {figures.busbw_gbs.median * 8:.0f} Gb/s, "
-        f"JCT ratio {figures.jct_ratio.median:.2f}{mmr}"
+        f"{cell_name(cell)}: BusBW {bandwidth(figures.busbw_gbs.median)}, "
+        f"JCT ratio {ratio(figures.jct_ratio.median)}{mmr}"
     )

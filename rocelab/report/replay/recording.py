@@ -18,9 +18,9 @@ import numpy as np
 
 from rocelab.base.arrays import Floats
 from rocelab.planning.fabric import Direction, Fabric
-from rocelab.report.jobs.view import job_name
+from rocelab.report.jobs.text import job_name
+from rocelab.report.repeats import representative
 from rocelab.report.stages import CAUSES
-from rocelab.report.view import representative
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun
 from rocelab.results.job import FlowFigures, JobReport
 from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
@@ -151,6 +151,11 @@ class Recording:
     links: list[Entry]
     runs: list[RecordedRun]
     chosen: int
+
+    @property
+    def dilation(self) -> float:
+        """How many times slower the lab's clock runs than the modelled network's."""
+        return self.runs[0].dilation
 
     def document(self) -> dict[str, Any]:
         """The recording as JSON values."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocelab.base.quantities import Unit, axis_unit
 from rocelab.base.wording import counted
 from rocelab.report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
 from rocelab.results.simulation import SimulationReport, TierUse
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 MS = 10**6
 MOST_ROWS = 160
 MOST_COLUMNS = 256
-
-_RATES = {"Tb/s": 10**12, "Gb/s": 10**9, "Mb/s": 10**6, "kb/s": 10**3}
 
 
 @styled
@@ -107,8 +106,8 @@ def rates(report: SimulationReport) -> Figure | None:
     axis = figure.subplots()
     times = np.array(report.rate.time_ns) / MS
     rates_bps = np.array(report.rate.rate_bps)
-    unit = next((unit for unit in _RATES if rates_bps.max() >= _RATES[unit]), "kb/s")
-    axis.step(times, rates_bps / _RATES[unit], where="post", color=RECEIVED)
+    scale, unit = axis_unit(float(rates_bps.max()), Unit.BITS_PER_S)
+    axis.step(times, rates_bps / scale, where="post", color=RECEIVED)
     for event in report.events:
         for at in (event.start_ns, event.end_ns):
             if at is not None and at / MS <= times[-1]:

@@ -1,165 +1,145 @@
-"""Prints the cost of an event (`WhatIf`), or of months of events (`Outlook`), on a terminal."""
+"""The documents of an event's cost (`WhatIf`) and of months of events (`Outlook`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-
-from rocelab.base.units import format_duration
+from rocelab.base.quantities import Unit, change, count, formatted
 from rocelab.base.wording import counted
-from rocelab.labfile.base import SECOND
-from rocelab.report.console import table
+from rocelab.report.document import Block, Column, Document, Note, Row, Table
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 
 
-def print_what_if(found: WhatIf, console: Console) -> None:
-    """Print the event, when routing reacts and why, and each job's cost, the highest first."""
-    lasts = "permanently" if found.lasts_s is None else f"for {_time(found.lasts_s)}"
+def what_if_document(cost: WhatIf) -> Document:
+    """The event, when routing reacts and why, and each job's cost, the highest first."""
+    lasts = "permanently" if cost.lasts_s is None else f"for {_time(cost.lasts_s)}"
     reacts = "at once"
-    if found.reaction_s != 0:
-        reacts = "never" if found.reaction_s is None else f"after {_time(found.reaction_s)}"
-    lines = (
-        f"lab {found.lab}: {found.event} ({counted(found.links, 'link')}) {lasts}",
-        f"routing moves {reacts} ({found.reaction})",
-        *_patience(found),
-    )
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    shown = table(
-        f"Cost for each job{_over(found)}",
+    if cost.reaction_s != 0:
+        reacts = "never" if cost.reaction_s is None else f"after {_time(cost.reaction_s)}"
+    over = f" in {_time(cost.over_s)}" if cost.lasts_s is None else ""
+    jobs = Table(
+        f"Cost for each job{over}",
         (
-            "job",
-            "GPUs",
-            "iteration",
-            "during failure",
-            "stall",
-            "restart",
-            "slowed",
-            "extra",
-            "GPU-h",
+            Column("job"),
+            Column("GPUs", Unit.COUNT),
+            Column("iteration", Unit.SECONDS),
+            Column("during failure", Unit.FIGURE),
+            Column("stall", Unit.SECONDS),
+            Column("restart", Unit.SECONDS),
+            Column("slowed", Unit.SECONDS),
+            Column("extra", Unit.SECONDS),
+            Column("GPU-h", Unit.FIGURE),
+        ),
+        tuple(map(_row, sorted(cost.jobs, key=lambda job: -job.gpu_hours))),
+        foot=("all", *[""] * 7, f"{cost.gpu_hours:,.1f}") if len(cost.jobs) > 1 else (),
+    )
+    return Document(
+        "",
+        (
+            Note(f"lab {cost.lab}: {cost.event} ({counted(cost.links, 'link')}) {lasts}"),
+            Note(f"routing moves {reacts} ({cost.reaction})"),
+            *_patience(cost),
+            jobs,
+            *_luck(cost.jobs),
         ),
     )
-    for job in sorted(found.jobs, key=lambda job: -job.gpu_hours):
-        shown.add_row(*_row(job))
-    if len(found.jobs) > 1:
-        shown.add_section()
-        shown.add_row("all", *[""] * 7, f"{found.gpu_hours:,.1f}")
-    console.print()
-    console.print(shown)
-    _print_luck(found.jobs, console)
 
 
-def print_outlook(found: Outlook, console: Console) -> None:
-    """Print the failures and each job's history."""
-    count = len(found.events)
+def outlook_document(outlook: Outlook) -> Document:
+    """The failures and each job's history."""
     every_s, takes_s, restart_s = (
-        found.restart[key] for key in ("checkpoint_every", "checkpoint_takes", "restart_takes")
+        outlook.restart[key] for key in ("checkpoint_every", "checkpoint_takes", "restart_takes")
     )
-    lines = [
-        f"lab {found.lab}: {counted(count, 'failure')}, from {found.source}",
-        *([f"drawn: {found.drawn}"] if found.drawn else []),
+    notes = [
+        f"lab {outlook.lab}: {counted(len(outlook.events), 'failure')}, from {outlook.source}",
+        *([f"drawn: {outlook.drawn}"] if outlook.drawn else []),
         f"a checkpoint every {_time(every_s)} takes {_time(takes_s)}, a restart {_time(restart_s)}",
     ]
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    shown = table(
+    jobs = Table(
         "Jobs",
         (
-            "job",
-            "GPUs",
-            "iterations",
-            "took",
-            "with no failure",
-            "stalled",
-            "slowed",
-            "restarts",
-            "restarting",
-            "work lost",
-            "effective",
-            "by formula",
+            Column("job"),
+            Column("GPUs", Unit.COUNT),
+            Column("iterations", Unit.COUNT),
+            Column("took", Unit.SECONDS),
+            Column("with no failure", Unit.SECONDS),
+            Column("stalled", Unit.SECONDS),
+            Column("slowed", Unit.SECONDS),
+            Column("restarts", Unit.FIGURE),
+            Column("restarting", Unit.SECONDS),
+            Column("work lost", Unit.SECONDS),
+            Column("effective", Unit.SHARE),
+            Column("by formula", Unit.SHARE),
+        ),
+        tuple(
+            (
+                job.job,
+                job.gpus,
+                job.iterations,
+                "never ends" if job.jct_s is None else job.jct_s,
+                job.healthy_s,
+                job.stalled_s,
+                job.slowed_s,
+                _restarts(job),
+                job.restarting_s,
+                job.lost_work_s,
+                job.effective,
+                job.expected,
+            )
+            for job in outlook.jobs
         ),
     )
-    for job in found.jobs:
-        shown.add_row(
-            job.job,
-            f"{job.gpus:,}",
-            f"{job.iterations:,}",
-            "never ends" if job.jct_s is None else _time(job.jct_s),
-            _time(job.healthy_s),
-            _time(job.stalled_s),
-            _time(job.slowed_s),
-            _restarts(job),
-            _time(job.restarting_s),
-            _time(job.lost_work_s),
-            f"{job.effective:.2%}",
-            f"{job.expected:.2%}",
-        )
-    console.print()
-    console.print(shown)
-    _print_luck(found.jobs, console)
+    return Document("", (*map(Note, notes), jobs, *_luck(outlook.jobs)))
 
 
-def _print_luck(jobs: Sequence[JobCost | JobOutlook], console: Console) -> None:
-    if lucky := [job.job for job in jobs if job.lucky]:
-        console.print(
-            f"{', '.join(lucky)}: shorter iterations during a failure are chance, due to one "
-            f"hash seed or to another job that waits, and do not count as a gain; try --hashing "
-            f"with "
-            "other seeds",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
+def _luck(jobs: Sequence[JobCost | JobOutlook]) -> list[Block]:
+    lucky = [job.job for job in jobs if job.lucky]
+    if not lucky:
+        return []
+    return [
+        Note(
+            f"{', '.join(lucky)}: shorter iterations during a failure are chance, due to one hash "
+            "seed or to another job that waits, and do not count as a gain; try --hashing with "
+            "other seeds"
         )
+    ]
 
 
 def _restarts(job: JobOutlook) -> str:
-    causes = ", ".join(f"{cause} {count:,}" for cause, count in sorted(job.breaks.items()))
-    return f"{job.restarts:,} ({causes})" if causes else f"{job.restarts:,}"
+    causes = ", ".join(f"{cause} {count(times)}" for cause, times in sorted(job.breaks.items()))
+    return f"{count(job.restarts)} ({causes})" if causes else count(job.restarts)
 
 
-def _patience(found: WhatIf) -> list[str]:
+def _patience(cost: WhatIf) -> list[Note]:
     policies: dict[tuple[float, int], list[str]] = {}
-    for job in found.jobs:
+    for job in cost.jobs:
         policies.setdefault((job.ack_timeout_s, job.retries), []).append(job.job)
     return [
-        "queue pairs "
-        + (f"of {', '.join(jobs)} " if len(policies) > 1 else "")
-        + f"retry every {_time(timeout_s)}, {retries} times"
+        Note(
+            "queue pairs "
+            + (f"of {', '.join(jobs)} " if len(policies) > 1 else "")
+            + f"retry every {_time(timeout_s)}, {counted(retries, 'time')}"
+        )
         for (timeout_s, retries), jobs in policies.items()
     ]
 
 
-def _over(found: WhatIf) -> str:
-    return f" in {_time(found.over_s)}" if found.lasts_s is None else ""
-
-
-def _row(job: JobCost) -> tuple[str, ...]:
-    meanwhile = "never ends"
+def _row(job: JobCost) -> Row:
+    during = "never ends"
     if job.during_s is not None:
-        meanwhile = f"{_time(job.during_s)} ({job.during_s / job.before_s - 1:+.1%})"
+        during = f"{_time(job.during_s)} ({change(job.during_s / job.before_s - 1)})"
     return (
         job.job,
-        f"{job.gpus:,}",
-        _time(job.before_s),
-        meanwhile,
-        _time(job.stall_s),
-        _time(job.restart_s + job.lost_work_s) if job.restarted else "no",
-        _time(job.slowed_s),
-        _time(job.extra_s),
+        job.gpus,
+        job.before_s,
+        during,
+        job.stall_s,
+        job.restart_s + job.lost_work_s if job.restarted else "no",
+        job.slowed_s,
+        job.extra_s,
         f"{job.gpu_hours:,.1f}",
     )
 
 
 def _time(seconds: float) -> str:
-    minutes = 60.0
-    hours = seconds / minutes / minutes
-    if hours >= 48:
-        return f"{hours / 24:,.1f} d"
-    if hours >= 1:
-        return f"{hours:.3g} h"
-    return f"{seconds / minutes:.3g} min" if seconds >= 2 * minutes else _short(seconds)
-
-
-def _short(seconds: float) -> str:
-    return "0" if seconds == 0 else format_duration(seconds * SECOND)
+    return formatted(seconds, Unit.SECONDS)

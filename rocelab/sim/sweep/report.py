@@ -1,4 +1,4 @@
-"""A sweep as one HTML page that stands alone: small multiples of every figure, and a table.
+"""The document of a sweep: small multiples of every figure, and a table.
 
 The keys decide the layout: schemes are lines, the numeric key with most values is the x axis, two
 more keys are columns and rows of panels; any others go into the lines. Points are medians over
@@ -11,15 +11,27 @@ import itertools
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rocelab.base.templates import template
+from rocelab.base.quantities import Unit, axis_unit, formatted
 from rocelab.base.units import DURATION, RATE, SHARE, SIZE
+from rocelab.base.wording import counted
 from rocelab.labfile.source import Data, written
-from rocelab.report.html import inline
+from rocelab.report.document import (
+    Block,
+    Code,
+    Column,
+    Document,
+    Figure,
+    Link,
+    Note,
+    Section,
+    Table,
+    Tone,
+)
 from rocelab.report.plots import GRID, figure_of, styled
-from rocelab.report.replay.page import shared_style, tables_script
 from rocelab.sim.sweep.cells import BETWEEN_WARNINGS, WARNINGS
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.spec import Axis, Sweep
@@ -27,23 +39,27 @@ from rocelab.sim.sweep.store import Row, as_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
-TITLES: Mapping[str, tuple[str, float]] = {
-    "iteration_time": ("iteration, ms", 1e-6),
-    "algbw": ("AlgBW, Gb/s", 8),
-    "busbw": ("BusBW, Gb/s", 8),
-    "jct_ratio": ("JCT ratio", 1),
-    "latency": ("latency, us", 1e-3),
-    "goodput": ("goodput of all senders, Gb/s", 1e-9),
-    "sender_goodput": ("goodput of a sender, Gb/s", 1e-9),
-    "slowdown_p50": ("slowdown, p50", 1),
-    "slowdown_p99": ("slowdown, p99", 1),
-    "retransmitted": ("sent again", 1),
-    "highest_queue": ("highest queue, KB", 1e-3),
-    "paused": ("all pauses, us", 1e-3),
+TITLES: Mapping[str, tuple[str, Unit]] = {
+    "iteration_time": ("iteration", Unit.NS),
+    "algbw": ("AlgBW", Unit.GB_PER_S),
+    "busbw": ("BusBW", Unit.GB_PER_S),
+    "jct_ratio": ("JCT ratio", Unit.RATIO),
+    "latency": ("latency", Unit.NS),
+    "goodput": ("goodput of all senders", Unit.BITS_PER_S),
+    "sender_goodput": ("goodput of a sender", Unit.BITS_PER_S),
+    "slowdown_p50": ("slowdown, p50", Unit.RATIO),
+    "slowdown_p99": ("slowdown, p99", Unit.RATIO),
+    "retransmitted": ("sent again", Unit.COUNT),
+    "highest_queue": ("highest queue", Unit.BYTES),
+    "paused": ("all pauses", Unit.NS),
+    "marks": ("marks", Unit.COUNT),
+    "drops": ("drops", Unit.COUNT),
+    "wall_s": ("took", Unit.SECONDS),
+    "peak_memory_bytes": ("memory", Unit.MEMORY),
 }
-"""Title and scale of the figures of simulations; other figures keep their name."""
+"""Title and unit of the figures of simulations; other figures keep their name."""
 
 _COSTS = ("wall_s", "peak_memory_bytes", "error")
 NOT_DRAWN = ("algbw",)
@@ -102,38 +118,88 @@ def numbers(axis: Axis) -> list[float] | None:
     return None
 
 
-def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
-    """The page."""
+def sweep_document(sweep: Sweep, rows: Sequence[Row]) -> Document:
+    """All of a sweep."""
     good = [row for row in rows if row["error"] is None]
-    names = figure_names(sweep, good)
-    drawn = [name for name in names if name not in NOT_DRAWN]
     layout = layout_of(sweep.axes)
-    return template("report/sweep.html.j2").render(
-        style=shared_style(),
-        script=tables_script(),
-        lab=sweep.source.data["lab"],
-        cells=len(rows),
-        layout=layout,
-        repeats=[axis for axis in sweep.axes if axis.repeats],
-        plots=[
-            (title(name), inline(f"plot{number}", small_multiples, layout, good, name))
-            for number, name in enumerate(drawn)
-        ],
-        columns=[*_labels(sweep), "cells", *map(title, names), "seconds", "memory, MB"],
-        texts=len(_labels(sweep)),
-        rows=table_rows(sweep, good, names),
-        commands=commands(sweep, good),
-        failed=[
-            (settings_text(sweep, row), row["error"]) for row in rows if row["error"] is not None
-        ],
-        warned=[(settings_text(sweep, rows[0]), text) for text, rows in warned_rows(good).items()],
-        asked=written(sweep.source.data),
-        parts={
-            name: written(sweep.parts[name].source.data)
-            for name in ("lab", "job")
-            if not sweep.parts[name].inside
-        },
+    repeats = [axis for axis in sweep.axes if axis.repeats]
+    repeated = (
+        f", repeated over {len(axis.settings)} values of `{axis.label}`" for axis in repeats
     )
+    return Document(
+        f"Sweep of {sweep.source.data['lab']}",
+        (
+            Section("Cells that failed", tuple(_failed(sweep, rows))),
+            *(
+                Note(f"{settings_text(sweep, warned[0])}: {text}", Tone.CAUTION)
+                for text, warned in warned_rows(good).items()
+            ),
+            *_plots(layout, good, figure_names(sweep, good), repeats=bool(repeats)),
+            Section("All figures", _all_figures(sweep, good, repeats=bool(repeats))),
+            Section("The page of a cell", tuple(_cell_pages(sweep, good, repeats=bool(repeats)))),
+            Section("What was asked", tuple(_asked(sweep))),
+        ),
+        kind="rocelab sweep",
+        lead=f"{counted(len(rows), 'simulation')}{''.join(repeated)}. Without `engine: packets` or "
+        "`links` flows are fluids with max-min fair rates, which have no queues, losses and "
+        "congestion control.",
+    )
+
+
+def _failed(sweep: Sweep, rows: Sequence[Row]) -> Iterator[Note]:
+    for row in rows:
+        if row["error"] is not None:
+            yield Note(f"{settings_text(sweep, row)}: {row['error']}", Tone.BAD)
+
+
+def _plots(
+    layout: Layout, rows: Sequence[Row], names: Sequence[str], *, repeats: bool
+) -> Iterator[Section]:
+    text = "Lines are medians over repeats, bands go from the least to the greatest."
+    note = (Note(text, Tone.QUIET),) if repeats else ()
+    for number, name in enumerate(name for name in names if name not in NOT_DRAWN):
+        figure = Figure(f"plot{number}", partial(small_multiples, layout, rows, name))
+        title = title_of(name)
+        yield Section(f"{title[:1].upper()}{title[1:]}", (figure, *note))
+
+
+def _all_figures(sweep: Sweep, rows: Sequence[Row], *, repeats: bool) -> tuple[Block, ...]:
+    text = "Medians over repeats, with the least and the greatest."
+    note = (Note(text, Tone.QUIET),) if repeats else ()
+    table = figures_table(sweep, rows, figure_names(sweep, rows))
+    pages = len(commands(sweep, rows))
+    links = (
+        Link(f"cell {number}", f"#cell-{number}") if number <= pages else ""
+        for number in range(1, len(table.rows) + 1)
+    )
+    linked = tuple((*row, link) for row, link in zip(table.rows, links, strict=True))
+    return (*note, replace(table, columns=(*table.columns, Column("its page")), rows=linked))
+
+
+def _cell_pages(sweep: Sweep, rows: Sequence[Row], *, repeats: bool) -> Iterator[Block]:
+    texts = commands(sweep, rows)
+    if not texts:
+        return
+    text = (
+        "A sweep keeps the figures of its cells. A command below simulates one again, and writes a "
+        "page with its fabric, the loads of its links and its slowest flows. Give it to a shell in "
+        "the folder in which the sweep ran."
+    )
+    settings = sum(1 for _ in _by_settings(sweep, rows))
+    if repeats:
+        text += " The cell is the first of its row's repeats."
+    if len(texts) < settings:
+        text += f" The first {len(texts)} of {settings:,} rows have a command."
+    yield Note(text)
+    for number, (setting, command) in enumerate(texts, 1):
+        yield Code(command, title=f"cell {number}: {setting}", anchor=f"cell-{number}")
+
+
+def _asked(sweep: Sweep) -> Iterator[Code]:
+    yield Code(written(sweep.source.data))
+    for name in ("lab", "job"):
+        if not sweep.parts[name].inside:
+            yield Code(written(sweep.parts[name].source.data), title=f"the {name} in full")
 
 
 def warned_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -154,19 +220,31 @@ def figure_names(sweep: Sweep, rows: Sequence[Row]) -> list[str]:
     return [name for name in names if any(isinstance(row.get(name), int | float) for row in rows)]
 
 
-def table_rows(
-    sweep: Sweep, rows: Sequence[Row], names: Sequence[str], extremes: bool = True
-) -> list[list[str]]:
-    """A row of text for each setting of all keys but seeds: medians, the extremes if there are
-    repeats, then the cost of a cell."""
-    lines = []
-    for settings, group in _by_settings(sweep, rows):
-        columns = [(name, TITLES.get(name, ("", 1.0))[1]) for name in names]
-        columns += [("wall_s", 1.0), ("peak_memory_bytes", 1e-6)]
-        texts = [_text(value) for setting in settings for value in setting]
-        figures = [_spread_text(group, name, scale, extremes) for name, scale in columns]
-        lines.append([*texts, str(len(group)), *figures])
-    return lines
+def figures_table(
+    sweep: Sweep, rows: Sequence[Row], names: Sequence[str], *, extremes: bool = True
+) -> Table:
+    """A row for each setting of all keys but seeds: medians, the extremes if there are repeats, and
+    the cost of a cell."""
+    keys = [key for axis in sweep.axes if not axis.repeats for key in axis.keys]
+    labels = keys if extremes else [key.rpartition(".")[2] for key in keys]
+    figures = (*names, "wall_s", "peak_memory_bytes")
+    return Table(
+        "",
+        (
+            *map(Column, labels),
+            Column("cells", Unit.COUNT),
+            *(Column(title_of(name), Unit.FIGURE) for name in figures),
+        ),
+        tuple(
+            (
+                *(_text(value) for setting in settings for value in setting),
+                len(of_settings),
+                *(_spread_text(of_settings, name, extremes) for name in figures),
+            )
+            for settings, of_settings in _by_settings(sweep, rows)
+        ),
+        names=max(1, len(keys)),
+    )
 
 
 def commands(sweep: Sweep, rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -193,12 +271,13 @@ def _by_settings(
             yield settings, group
 
 
-def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
+def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Drawing:
     """One figure over the x axis: a line per scheme, a panel for each setting of two more keys."""
 
-    def draw() -> Figure:
+    def draw() -> Drawing:
         columns = _settings(layout.columns)
         lines = _settings(layout.rows)
+        scale, unit = axis_unit(max(_numbers(rows, name)), _unit_of(name))
         figure = figure_of(11, 0.9 + 2.3 * len(lines))
         grid = figure.subplots(len(lines), len(columns), sharex=True, sharey=True, squeeze=False)
         for (row, down), (column, across) in itertools.product(
@@ -206,10 +285,12 @@ def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
         ):
             axis = grid[row][column]
             panel = _having(rows, [*down, *across])
-            _panel(axis, layout, panel, name)
+            _panel(axis, layout, panel, name, scale)
             axis.set_title(", ".join(_said(part) for part in (*across, *down)))
         for axis in grid[-1]:
             axis.set_xlabel(layout.x.label)
+        for axis in grid[:, 0]:
+            axis.set_ylabel(unit)
         handles, labels = grid[0][0].get_legend_handles_labels()
         if layout.lines:
             figure.legend(
@@ -220,10 +301,9 @@ def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
     return styled(draw)()
 
 
-def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
+def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str, scale: float) -> None:
     x = numbers(layout.x)
     at = list(range(len(layout.x.settings))) if x is None else x
-    scale = TITLES.get(name, ("", 1.0))[1]
     parts = itertools.product(*(axis.settings for axis in layout.lines))
     for number, settings in enumerate(parts):
         chosen = list(zip(layout.lines, settings, strict=True))
@@ -236,7 +316,7 @@ def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
         points.sort()
         colour = _COLOURS[number % len(_COLOURS)]
         columns = [[point[part] for point in points] for part in range(4)]
-        places, middle, low, high = ([value * scale for value in column] for column in columns)
+        places, middle, low, high = ([value / scale for value in column] for column in columns)
         places = columns[0]
         axis.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
         axis.plot(
@@ -276,28 +356,26 @@ def _numbers(rows: Sequence[Row], name: str) -> list[float]:
     return [float(value) for value in values if isinstance(value, int | float)]
 
 
-def _spread_text(rows: Sequence[Row], name: str, scale: float, extremes: bool) -> str:
-    values = [value * scale for value in _numbers(rows, name)]
+def _spread_text(rows: Sequence[Row], name: str, extremes: bool) -> str | None:
+    values = _numbers(rows, name)
     if not values:
-        return "-"
-    low, middle, high = min(values), statistics.median(values), max(values)
-    text = _digits(middle)
-    return text if low == high or not extremes else f"{text} ({_digits(low)} to {_digits(high)})"
+        return None
+    unit = _unit_of(name)
+    low, middle, high = (
+        formatted(value, unit) for value in (min(values), statistics.median(values), max(values))
+    )
+    return middle if low == high or not extremes else f"{middle} ({low} to {high})"
 
 
-def _digits(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-
-
-def title(name: str) -> str:
-    """The title of a figure, with the unit of pages and tables."""
+def title_of(name: str) -> str:
+    """The title of a figure."""
     if name.startswith("mmr."):
         return f"MMR of flows, {name.removeprefix('mmr.').replace('.', ' ')}"
-    return TITLES.get(name, (name, 1.0))[0]
+    return TITLES.get(name, (name, Unit.RATIO))[0]
 
 
-def _labels(sweep: Sweep) -> list[str]:
-    return [key for axis in sweep.axes if not axis.repeats for key in axis.keys]
+def _unit_of(name: str) -> Unit:
+    return TITLES.get(name, (name, Unit.RATIO))[1]
 
 
 def settings_text(sweep: Sweep, row: Row) -> str:

@@ -26,8 +26,9 @@ from rocelab.base.errors import RocelabError
 from rocelab.base.interruption import undone
 from rocelab.base.outputs import Folder
 from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.report.renderers.page import html
 from rocelab.sim.sweep.cells import WARNINGS, Cell, Figures, Inputs, cells_of, run_cell
-from rocelab.sim.sweep.report import render_html
+from rocelab.sim.sweep.report import sweep_document
 from rocelab.sim.sweep.spec import Sweep
 from rocelab.sim.sweep.store import (
     REPORT,
@@ -124,7 +125,7 @@ def _write(folder: Folder, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[R
     }
     if table_metadata(folder) == metadata and folder.has(REPORT):
         return
-    folder.replace(REPORT, render_html(sweep, rows))
+    folder.replace(REPORT, html(sweep_document(sweep, rows)))
     write_table(folder, rows, metadata)
 
 

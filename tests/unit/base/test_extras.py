@@ -79,9 +79,11 @@ def test_a_command_without_its_extra_says_in_a_line_which(
 def test_running_labs_drills_and_their_pages_need_no_extra(tmp_path: Path) -> None:
     modules = ("drills.run", "runs.jobs", "observe.health.monitor", "testkit.kit", "lab.adoption")
     program = "".join(f"import rocelab.{name}\n" for name in modules) + (
-        "from rocelab.report.html import inline\n"
+        "from functools import partial\n"
+        "from rocelab.report.document import Figure\n"
+        "from rocelab.report.renderers.page import draw\n"
         "from rocelab.report.plots import link_loads\n"
-        "assert 'rocelab[report]' in inline('x', link_loads, ())\n"
+        "assert 'rocelab[report]' in draw(Figure('x', partial(link_loads, ())))\n"
         "import rocelab\n"
         "try:\n    rocelab.open_ssh\n"
         "except rocelab.MachineError as error:\n    assert 'rocelab[remote]' in error.hint\n"

@@ -16,7 +16,8 @@ from typer.main import get_command
 
 from rocelab.cli.app import run
 from rocelab.report.console import err, note, out, say, table
-from rocelab.report.terminal import print_result
+from rocelab.report.drill import drill_document
+from rocelab.report.renderers.terminal import print_document
 from tests.helpers import report_sample
 
 HOSTILE = "\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\ud800"
@@ -39,7 +40,7 @@ def in_a_cell(console: Console) -> None:
 def in_the_title_of_a_drill(console: Console) -> None:
     spec = report_sample.drill()
     result = report_sample.result(report_sample.repeat(1), spec=spec)
-    print_result(replace(result, title=HOSTILE), console)
+    print_document(drill_document(replace(result, title=HOSTILE)), console)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from rocelab.planning.fabric import Direction, Fabric
 from rocelab.planning.pauses import plan_pauses
 from rocelab.planning.queues import lab_rate_bps
 from rocelab.report.jobs.plots import pauses_plot
-from rocelab.report.jobs.view import lossless_text, propagation_rows
+from rocelab.report.jobs.tables import propagation_table
+from rocelab.report.jobs.text import lossless_text
 from rocelab.results.diagnosis import Cause, CauseVerdict, Diagnosis
 from rocelab.results.job import JobReport, LinkFigures
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
@@ -152,7 +153,7 @@ def test_a_receiver_whose_buffer_fills_is_slow_and_the_report_names_the_same_roo
     assert verdict.ranks == (ALL.index(SLOW),)
     assert [(link.sender, link.receiver) for link in verdict.links] == [("rtsw2", SLOW)]
     assert "2 pauses, 1,200 ms of the lab in all and 600 ms at once" in verdict.evidence[0]
-    ((root, _, _, tree),) = propagation_rows(written)
+    ((root, _, _, tree),) = propagation_table(written).rows
     assert root == SLOW
     assert verdict.evidence[-1].endswith(tree)
 

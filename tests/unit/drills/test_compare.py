@@ -13,6 +13,7 @@ from rich.console import Console
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, SpecError
+from rocelab.base.quantities import bandwidth
 from rocelab.cli.main import main
 from rocelab.drills.compare import run as comparing
 from rocelab.drills.compare.figures import Expected, cell_figures, status_of
@@ -20,22 +21,18 @@ from rocelab.lab.lab import Lab, RunningLab
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Direction
 from rocelab.record import LabFiles
-from rocelab.report.compare.html import render_html
+from rocelab.report.compare.cells import link_matrix, name_of
+from rocelab.report.compare.document import comparison_document
 from rocelab.report.compare.recorded import recorded
-from rocelab.report.compare.terminal import print_comparison
-from rocelab.report.compare.view import (
-    anomalies,
-    blocks,
-    busbw_rows,
-    link_matrix,
-    repeatability,
-    run_rows,
-)
+from rocelab.report.compare.text import anomalies, repeatability
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
 from rocelab.results.comparison import (
     Status,
     from_json,
 )
 from tests.helpers.comparison_sample import asked, comparison, packets, report, run
+from tests.helpers.documents import with_columns
 from tests.helpers.job_sample import ENVIRONMENT
 from tests.helpers.narrow import broken
 
@@ -163,20 +160,21 @@ def test_a_cell_whose_runs_ended_early_says_how_many_are_missing_and_why() -> No
 def test_every_run_of_a_repeated_cell_is_listed_with_why_it_does_not_count() -> None:
     bad = run(40, 0, problems=("the <clock> jumped",))
     twice = replace(comparison(lambda _: (run(), bad)), repeats=2)
-    rows = run_rows(twice)
+    rows = with_columns(comparison_document(twice), "run", "outcome")
     assert len(rows) == 2 * len(twice.cells)
-    assert [row[3:6] for row in rows[:2]] == [
+    assert [(row["run"], row["outcome"], row["why"]) for row in rows[:2]] == [
         ("1", "valid", ""),
         ("2", "invalid", "the <clock> jumped"),
     ]
-    (first, *_) = [row for block in blocks(twice) for row in block.loads]
-    assert first.mark == "1 of 2 runs: 1 of 2 runs left out: the <clock> jumped"
+    first = with_columns(comparison_document(twice), "MMR", "BusBW")[0]
+    assert first[""] == "1 of 2 runs"
+    assert first["why"] == "1 of 2 runs left out: the <clock> jumped"
     assert "ecmp, 1 QP, contiguous: run 2 of 2 does not count: the <clock> jumped" in anomalies(
         twice
     )
-    page = render_html(twice)
+    page = html(comparison_document(twice))
     assert page.count("<td>invalid</td><td>the &lt;clock&gt; jumped</td>") == len(twice.cells)
-    assert run_rows(comparison()) == []
+    assert with_columns(comparison_document(comparison()), "run", "outcome") == []
 
 
 def test_a_document_reads_back_into_the_same_comparison() -> None:
@@ -189,14 +187,13 @@ def test_a_document_reads_back_into_the_same_comparison() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
     document = comparison(refused="spray")
-    rows = [
-        row for block in blocks(document) for row in block.loads if row.config == "Packet spray"
-    ]
+    loads = with_columns(comparison_document(document), "MMR", "BusBW")
+    rows = [row for row in loads if row["Load Balancing Config"] == "Packet spray"]
     assert len(rows) == 4
-    assert {row.mark for row in rows} == {"not run: no <eBPF> here"}
-    assert {row.busbw for row in rows} == {"-"}
-    page = render_html(document)
-    assert "not run: no &lt;eBPF&gt; here" in page
+    assert {(row[""], row["why"]) for row in rows} == {("not run", "no <eBPF> here")}
+    assert {row["BusBW"] for row in rows} == {"-"}
+    page = html(comparison_document(document))
+    assert "no &lt;eBPF&gt; here" in page
     assert "<eBPF>" not in page
     assert len(anomalies(document)) == 4
 
@@ -205,16 +202,18 @@ def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
 def test_an_invalid_cell_is_marked_in_every_table_and_not_dropped() -> None:
     bad = (run(problems=("not valid because of the test",)),)
     document = comparison(lambda cell: bad if cell.scheme.kind == "spray" else (run(),))
-    assert all(row[-1].endswith("*") and not row[-2].endswith("*") for row in busbw_rows(document))
-    assert "*: invalid, see Anomalies" in render_html(document)
+    by_scheme = with_columns(comparison_document(document), "Packet spray")
+    assert {row["Packet spray"][-1] for row in by_scheme} == {"*"}
+    assert not any("*" in row[name_of("ecmp")] for row in by_scheme)
+    assert "*: invalid, see Anomalies" in html(comparison_document(document))
     names, links, values = link_matrix(document, "contiguous", "rtsw-ctsw", Direction.UP)
     assert names == ["ecmp, 1 QP", "ecmp, 4 QPs", "spray, 1 QP*", "spray, 4 QPs*"]
     assert dict(zip(links, values[0], strict=True))["rtsw1:ctsw1"] == 1.5
 
 
 def test_the_page_stands_alone_and_follows_the_drafts_order() -> None:
-    page = render_html(comparison())
-    assert page == render_html(comparison())
+    page = html(comparison_document(comparison()))
+    assert page == html(comparison_document(comparison()))
     document, _, scripts = page.partition('<script type="application/json"')
     assert not re.search(r"""(src|href)=["'](?!https://datatracker|[#])""", document)
     assert "default-src 'none'" in document
@@ -247,7 +246,7 @@ def test_the_page_draws_what_links_carried_in_each_cell_that_ran() -> None:
     ]
     figures = comparison().cells[0].figures
     assert figures is not None
-    assert f": BusBW {8 * figures.busbw_gbs.median:.0f} Gb/s, JCT ratio" in recording.runs[0].about
+    assert f": BusBW {bandwidth(figures.busbw_gbs.median)}, JCT ratio" in recording.runs[0].about
     assert "MMR 1.25 (rtsw-ctsw up)" in recording.runs[0].about
     numbers = {link["name"]: number for number, link in enumerate(recording.links)}
     for run_of_cell, packets_up in zip(recording.runs[:2], (25, 20), strict=True):
@@ -268,13 +267,13 @@ def test_a_comparison_without_any_figures_still_renders() -> None:
         ),
     )
     assert repeatability(none) == "Nothing was measured."
-    assert "<svg" not in render_html(none)
-    print_comparison(none, Console(file=io.StringIO(), width=160))
+    assert "<svg" not in html(comparison_document(none))
+    print_document(comparison_document(none), Console(file=io.StringIO(), width=160))
 
 
 def test_the_terminal_shows_each_placement_and_number_of_queue_pairs() -> None:
     out = io.StringIO()
-    print_comparison(comparison(refused="spray"), Console(file=out, width=160))
+    print_document(comparison_document(comparison(refused="spray")), Console(file=out, width=160))
     text = out.getvalue()
     assert "fragmented placement, 4 QPs per pair" in text
     assert text.count("ECMP (baseline)") == 4 + 1
@@ -284,7 +283,10 @@ def test_the_terminal_shows_each_placement_and_number_of_queue_pairs() -> None:
 def test_a_narrow_terminal_shows_names_whole() -> None:
     document = comparison(refused="spray")
     for width in (80, 60):
-        assert broken(lambda console: print_comparison(document, console), width) == set()
+        assert (
+            broken(lambda console: print_document(comparison_document(document), console), width)
+            == set()
+        )
 
 
 def test_the_repeatability_statement_gives_the_spread() -> None:
@@ -303,8 +305,8 @@ def test_the_command_refuses_what_does_not_fit_before_it_touches_anything(
 @pytest.mark.usefixtures("undrawn")
 def test_the_page_says_whether_the_lab_had_lossless_classes() -> None:
     lossy = comparison()
-    assert "There is no PFC" in render_html(lossy)
+    assert "There is no PFC" in html(comparison_document(lossy))
     queues = {**lossy.lab["queues"], "pfc": {"classes": [3]}}
-    lossless = render_html(replace(lossy, lab={**lossy.lab, "queues": queues}))
+    lossless = html(comparison_document(replace(lossy, lab={**lossy.lab, "queues": queues})))
     assert "There is no PFC" not in lossless
     assert "Lossless classes pause their senders" in lossless

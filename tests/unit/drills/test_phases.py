@@ -18,7 +18,7 @@ from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.labfile.catalog import DRILLS, shipped_names
 from rocelab.planning.pauses import plan_pauses
-from rocelab.report.view import figure_rows
+from rocelab.report.figures import figure_rows
 from rocelab.results.drill import PhaseRun, compared_figures, from_json, summarise
 from rocelab.results.expectations import parse_expectation, unmet
 from rocelab.results.job import CountCheck, JobReport, RankFigures, StepRecords

@@ -54,7 +54,8 @@ from rich.console import Console
 from rocelab.base.documents import to_json
 from rocelab.report.difference import print_difference
 from rocelab.report.junit import junit_file, junit_of
-from rocelab.report.terminal import print_result
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.drill import drill_document
 from rocelab.results.difference import difference
 from rocelab.results.drill import read_drill_result
 from tests.helpers import report_sample
@@ -65,7 +66,7 @@ if sys.argv[1] == "write":
     Path("result.json").write_text(to_json(result))
 path = Path("result.json")
 result = read_drill_result(path)
-print_result(result, Console(width=200))
+print_document(drill_document(result), Console(width=200))
 print(junit_file(junit_of(result, 1)).decode())
 print_difference(difference(path, path), Console(width=200))
 """

@@ -27,8 +27,10 @@ from rocelab.observe.stages.frrlog import (
     parse_log,
 )
 from rocelab.observe.stages.measure import FlowRecovery, StageRecords, stages_of
+from rocelab.report.document import text_of as cell_text
 from rocelab.report.plots import svg
-from rocelab.report.stages import CAUSES, stage_rows, stages_table, waterfall
+from rocelab.report.renderers.terminal import print_blocks
+from rocelab.report.stages import CAUSES, stages_table, waterfall
 from rocelab.results.convergence import Window
 from rocelab.results.probes import FibChange
 from rocelab.results.stages import (
@@ -364,15 +366,16 @@ def test_the_resolution_is_that_of_the_coarsest_source() -> None:
 def test_the_table_has_a_row_per_switch_and_says_how_well_it_knows() -> None:
     console = Console(width=160)
     with console.capture() as printed:
-        console.print(stages_table(document()))
+        print_blocks([stages_table(document())], console)
     text = printed.get()
     assert "neighbour's update" in text and "73.50" in text
     assert "238 us at the 99th percentile" in text
 
 
 def test_a_stage_that_is_not_known_is_a_dash() -> None:
-    remote = stage_rows(document())[1]
-    assert remote.times[1] == "-"
+    table = stages_table(document())
+    session = [column.title for column in table.columns].index("session")
+    assert cell_text(table.rows[1][session], table.columns[session]) == "-"
 
 
 def test_every_cause_has_words() -> None:

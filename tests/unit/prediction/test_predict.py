@@ -37,7 +37,8 @@ from rocelab.prediction.predictor import (
     predict_loads,
 )
 from rocelab.prediction.spec import read_asked, read_flows
-from rocelab.report.prediction import print_prediction
+from rocelab.report.prediction import prediction_document
+from rocelab.report.renderers.terminal import print_document
 from rocelab.results.prediction import Prediction
 from rocelab.routes.asic import Model
 from rocelab.routes.balance import Polarization, polarization
@@ -310,7 +311,10 @@ def test_the_document_adds_up_and_is_the_same_for_the_same_flows() -> None:
             assert tier.flows.random.flows == tier.flows.all_links.total
     assert document.worst[0].of_mean >= document.worst[-1].of_mean >= 1
     for width in (80, 60):
-        assert broken(lambda console: print_prediction(document, console), width) == set()
+        assert (
+            broken(lambda console: print_document(prediction_document(document), console), width)
+            == set()
+        )
 
 
 def test_unnumbered_links_are_said_to_give_a_distribution_only() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from rocelab.base.errors import ExpectationError, InputError, MachineError
 from rocelab.base.interruption import Interrupted
-from rocelab.report.markdown import markdown_of, markdown_of_error
+from rocelab.report.drill import error_document, summary_document
+from rocelab.report.renderers.markdown import markdown_of
 from tests.helpers import phases_sample, report_sample
 
 
@@ -27,10 +28,10 @@ def tables(text: str) -> list[list[list[str]]]:
 
 
 def test_an_expectation_that_was_not_met_is_named_with_what_was_observed() -> None:
-    text = markdown_of(report_sample.result())
+    text = markdown_of(summary_document(report_sample.result()))
     assert heading(text) == "### link-flap: failed"
     verdicts, repeats, figures = tables(text)
-    assert verdicts[0] == ["expectation", "expected", "observed", ""]
+    assert verdicts[0] == ["expectation", "expected", "worst", ""]
     assert ["Packets lost", "\\<= 50", "68", "not met in 3 of 3"] in verdicts
     assert ["Packets lost", "62", "59 to 68", "3"] in figures
     assert repeats[0][:2] == ["repeat", "outcome"]
@@ -40,14 +41,16 @@ def test_an_expectation_that_was_not_met_is_named_with_what_was_observed() -> No
 
 
 def test_a_drill_that_was_not_measured_says_so_and_why_and_has_no_figures() -> None:
-    text = markdown_of(report_sample.result(report_sample.repeat(1, ("the clock jumped",))))
+    text = markdown_of(
+        summary_document(report_sample.result(report_sample.repeat(1, ("the clock jumped",))))
+    )
     assert heading(text) == "### link-flap: not measured"
     assert "- repeat 1 is invalid: the clock jumped" in text.splitlines()
     assert len(tables(text)) == 1
 
 
 def test_phases_are_a_column_of_their_own() -> None:
-    text = markdown_of(phases_sample.result())
+    text = markdown_of(summary_document(phases_sample.result()))
     for table in tables(text):
         assert table[0][0] == "phase"
         assert {row[0] for row in table[2:]} == {"idle", "shared"}
@@ -63,7 +66,7 @@ def test_phases_are_a_column_of_their_own() -> None:
     ],
 )
 def test_a_drill_without_a_result_says_what_ended_it(error: BaseException, ended: str) -> None:
-    text = markdown_of_error("link-flap", error)
+    text = markdown_of(error_document("link-flap", error))
     assert heading(text) == f"### link-flap: {ended}"
     # Four spaces: nothing in the message is Markdown.
     assert f"    {(str(error) or 'Interrupted').splitlines()[0]}" in text.splitlines()
@@ -71,6 +74,6 @@ def test_a_drill_without_a_result_says_what_ended_it(error: BaseException, ended
 
 def test_nothing_that_a_user_wrote_is_markdown_or_html() -> None:
     hostile = "<img src=x> | [a](b) `c` \x1b[31m\n# d"
-    text = markdown_of(replace(report_sample.result(), title=hostile))
+    text = markdown_of(summary_document(replace(report_sample.result(), title=hostile)))
     line = text.splitlines()[2]
     assert line.startswith(r"\<img src=x\> \| \[a\](b) \`c\` \\x1b\[31m \# d. Lab")

@@ -14,13 +14,15 @@ from rich.console import Console
 
 from rocelab.base.documents import to_json
 from rocelab.planning.fabric import Direction
-from rocelab.report.html import drawings, render_html
+from rocelab.report.drill import drawings, drill_document
+from rocelab.report.figures import figure_rows
 from rocelab.report.jobs.plots import link_loads_plot, progress_plot
-from rocelab.report.jobs.view import link_rows, share_rows
+from rocelab.report.jobs.sections import links_table
+from rocelab.report.jobs.tables import share_rows
 from rocelab.report.plots import svg
-from rocelab.report.repeats import repeat_tables
-from rocelab.report.terminal import print_result
-from rocelab.report.view import figure_rows, representative
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.repeats import repeat_tables, representative
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import Goodput, LinkFigures, SenderGoodput, StepRecords, Times
 from rocelab.results.probes import Event
@@ -31,13 +33,13 @@ from tests.unit.report.test_renderings import Outline
 
 def terminal(drill: DrillResult) -> str:
     out = StringIO()
-    print_result(drill, Console(file=out, width=140))
+    print_document(drill_document(drill), Console(file=out, width=140))
     return out.getvalue()
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render_html(result())
+    return html(drill_document(result()))
 
 
 def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
@@ -65,15 +67,15 @@ def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model
 def test_the_page_says_how_it_was_made_as_it_was_typed() -> None:
     typed = "rocelab drill run mine/two.yaml --repeat 1 --dilation 2000 --out 'a folder'"
     made = replace(result(), environment=replace(result().environment, command=typed))
-    assert "--dilation 2000 --out &#39;a folder&#39;" in render_html(made)
+    assert "--dilation 2000 --out &#39;a folder&#39;" in html(drill_document(made))
 
 
 def test_the_same_result_gives_the_same_page(page: str) -> None:
-    assert render_html(result()) == page
+    assert html(drill_document(result())) == page
 
 
 def test_a_phase_without_a_valid_run_gives_the_reason_and_no_figures() -> None:
-    page = render_html(result(repeat(problems=("the <clock> jumped",))))
+    page = html(drill_document(result(repeat(problems=("the <clock> jumped",)))))
     assert "the &lt;clock&gt; jumped" in page
     assert "No repeat was valid" in page
 
@@ -90,7 +92,7 @@ def test_the_terminal_has_the_phases_side_by_side_lab_beside_model_and_the_verdi
     assert re.search(r"idle +shared", text)
     assert re.search(r"CNPs +0 +90", text)
     assert re.search(r"from the last start to fair shares +\S+ ms", text)
-    assert re.search(r"shared +Deepest data queue +<= 2MB +1,900 KB +met", text)
+    assert re.search(r"shared +Deepest data queue +<= 2MB +1.9 MB +met", text)
     assert text.rstrip().endswith("two-to-one: passed")
 
 
@@ -105,7 +107,7 @@ def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_t
     text = terminal(at_once())
     assert re.search(r"idle +shared, job 1 +shared, job 2", text)
     assert re.search(r"CNPs +0 +90 +0", text)
-    page = render_html(at_once())
+    page = html(drill_document(at_once()))
     assert "2 jobs at the same time; the counters of switches cover all of them." in page
     assert page.index("<h3>shared, job 1</h3>") < page.index("incast, 3 ranks")
     assert page.index("<h3>shared, job 2</h3>") < page.rindex("pairs, 2 ranks")
@@ -121,7 +123,7 @@ def test_a_drill_with_a_phase_never_valid_is_not_measured_unless_another_phase_f
     unmeasured = result(repeat(problems=("a NIC stood idle",)))
     assert unmeasured.outcome == "not measured"
     assert terminal(unmeasured).rstrip().endswith("two-to-one: not measured")
-    assert '<span class="badge bad">not measured</span>' in render_html(unmeasured)
+    assert '<span class="badge bad">not measured</span>' in html(drill_document(unmeasured))
 
     idle, _ = repeat(problems=("a NIC stood idle",))
     slow = of_jobs("shared", replace(shared(), queues=(queue(3, 1000, 90, 3_000_000),)))
@@ -153,9 +155,9 @@ def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
         idle.columns[idle.columns.index("Bus bandwidth")] and idle.rows[0].figures[0] == "11 GB/s"
     )
     assert set(idle.rows[2].figures) == {"-"}
-    page = render_html(three)
-    assert "R" + missed[1:].replace("<", "&lt;") in page
-    assert "Repeat 3, phase idle, is invalid: a &lt;NIC&gt; stood idle" in page
+    page = html(drill_document(three))
+    assert missed.replace("<", "&lt;") in page
+    assert "repeat 3, phase idle, is invalid: a &lt;NIC&gt; stood idle" in page
     assert '<td class="bad">failed</td>' in page
     assert '<td class="bad">invalid</td>' in page
 
@@ -163,7 +165,7 @@ def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     assert "Repeats of phase" not in terminal(result(repeat(30 * MS)))
-    assert ">outcome<" not in render_html(result(repeat(30 * MS)))
+    assert ">outcome<" not in html(drill_document(result(repeat(30 * MS))))
 
 
 def test_jobs_at_once_that_differ_each_have_their_figure_in_a_repeat() -> None:
@@ -192,7 +194,7 @@ def test_figures_that_a_job_does_not_have_are_left_out_and_spreads_are_shown() -
 def test_shares_that_were_not_reached_say_so() -> None:
     fair = repeat(30 * MS)[1].jobs.fair_shares
     assert fair is not None
-    assert share_rows(fair)[0].lab == "not reached"
+    assert share_rows(fair)[0][1] == "not reached"
 
 
 def test_the_load_of_links_between_switches_is_listed_and_drawn() -> None:
@@ -203,10 +205,10 @@ def test_the_load_of_links_between_switches_is_listed_and_drawn() -> None:
         LinkFigures("srv1-1:rtsw1", "server-rtsw", Direction.UP, "srv1-1", 1000, 3_000_000, 1.0),
     ]
     report = replace(repeat()[0].reports[0], links=tuple(loads))
-    assert link_rows(report) == [
-        ("rtsw1:ctsw1", "up", "600", "60.0%"),
-        ("rtsw1:ctsw2", "up", "400", "40.0%"),
-    ]
+    assert links_table(report).rows == (
+        ("rtsw1:ctsw1", "up", 600, 0.6),
+        ("rtsw1:ctsw2", "up", 400, 0.4),
+    )
     figure = link_loads_plot(report)
     assert figure is not None
     assert "rtsw1:ctsw2" in svg(figure, "loads")
@@ -250,11 +252,11 @@ def test_goodput_is_a_band_with_the_faults_and_the_time_of_each_iteration_below(
 def test_every_page_and_document_of_a_drill_names_the_frr_that_ran() -> None:
     environment = replace(result().environment, frr_version="10.3")
     pages = (
-        render_html(replace(result(), environment=environment)),
-        render_html(replace(report_sample.result(), environment=environment)),
+        html(drill_document(replace(result(), environment=environment))),
+        html(drill_document(replace(report_sample.result(), environment=environment))),
     )
     for page in pages:
-        assert "<tr><th>routing</th><td>FRR 10.3</td></tr>" in page
+        assert "<td>routing</td><td>FRR 10.3</td>" in page
     for drill in (result(), report_sample.result()):
         document = json.loads(to_json(replace(drill, environment=environment)))
         assert document["environment"]["frr_version"] == "10.3"

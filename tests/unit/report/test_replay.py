@@ -19,8 +19,10 @@ from rocelab.labfile.load import load_spec
 from rocelab.planning.build import plan
 from rocelab.report.compare import recorded as compare_recorded
 from rocelab.report.compare.recorded import recorded as compared
-from rocelab.report.html import MAX_ROWS, render_html
+from rocelab.report.drill import drill_document
 from rocelab.report.plots import fib_timeline, svg
+from rocelab.report.probes.sections import MAX_ROWS
+from rocelab.report.renderers.page import html
 from rocelab.report.replay import page as replay_page
 from rocelab.report.replay.page import data, modules, script, style
 from rocelab.report.replay.recording import (
@@ -30,7 +32,7 @@ from rocelab.report.replay.recording import (
     recording,
     routes,
 )
-from rocelab.report.simulation.html import render_html as simulated_html
+from rocelab.report.simulation.document import simulation_document
 from rocelab.report.simulation.recorded import MOST_NODES_OF_PART, which_flows
 from rocelab.report.simulation.recorded import recorded as simulated
 from rocelab.results.convergence import Outage
@@ -180,7 +182,7 @@ def test_of_very_many_changes_of_routes_a_mark_is_drawn_where_a_pixel_can_tell()
 @pytest.mark.usefixtures("undrawn")
 def test_a_large_page_is_below_5_mb_and_has_every_loss_and_every_change_of_routes() -> None:
     drill = result(*[large(500, 6_000)] * 10)
-    page = render_html(drill)
+    page = html(drill_document(drill))
     assert page.count("<td>srv1-1 → srv2-1</td>") == MAX_ROWS
     assert len(page.encode()) < PAGE_LIMIT
     held = re.search(r'id="recording">(.*?)</script>', page)
@@ -343,7 +345,7 @@ def test_a_simulation_has_its_flows_with_their_paths_and_the_page_lists_them() -
     assert run.flows_are.startswith("All 4 flows")
     fewer = replace(report, slowest=report.slowest[:3])
     assert which_flows(fewer, 3).startswith("The 3 slowest of 4 flows")
-    assert f"<td>{', '.join(report.slowest[0].links)}</td>" in simulated_html(report)
+    assert f"<td>{', '.join(report.slowest[0].links)}</td>" in html(simulation_document(report))
 
 
 def test_of_a_fabric_of_thousands_of_nodes_the_part_is_drawn_that_the_slowest_flows_take() -> None:

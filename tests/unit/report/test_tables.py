@@ -11,8 +11,9 @@ from rocelab.drills.plan import planned_drill
 from rocelab.drills.view import print_view
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.report.console import table
+from rocelab.report.drill import drill_document
+from rocelab.report.renderers.terminal import print_document
 from rocelab.report.tables import Wanted, fitted
-from rocelab.report.terminal import print_result
 from tests.helpers import phases_sample, report_sample
 from tests.helpers.narrow import broken, printed, too_long, words
 
@@ -97,10 +98,10 @@ def test_every_column_stands_once_and_the_names_in_every_part(
 @pytest.mark.parametrize("width", NARROW)
 def test_the_reports_of_drills_keep_names_whole(width: int) -> None:
     faults, jobs = report_sample.result(), phases_sample.result(*[phases_sample.repeat()] * 2)
-    assert broken(lambda console: print_result(faults, console), width) == set()
-    assert too_long(lambda console: print_result(faults, console), width) == []
-    assert broken(lambda console: print_result(jobs, console), width) == set()
-    assert too_long(lambda console: print_result(jobs, console), width) == []
+    assert broken(lambda console: print_document(drill_document(faults), console), width) == set()
+    assert too_long(lambda console: print_document(drill_document(faults), console), width) == []
+    assert broken(lambda console: print_document(drill_document(jobs), console), width) == set()
+    assert too_long(lambda console: print_document(drill_document(jobs), console), width) == []
 
 
 @pytest.mark.parametrize("name", shipped_names(DRILLS))

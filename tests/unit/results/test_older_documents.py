@@ -13,9 +13,10 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import diagnose_report
-from rocelab.report.compare.html import render_html as comparison_page
-from rocelab.report.html import render_html as drill_page
-from rocelab.report.simulation.html import render_html as simulation_page
+from rocelab.report.compare.document import comparison_document
+from rocelab.report.drill import drill_document
+from rocelab.report.renderers.page import html
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results import comparison, diagnosis, drill, job, simulation
 from rocelab.results.difference import difference
 
@@ -61,9 +62,9 @@ def test_a_change_of_a_key_is_found() -> None:
 
 
 def test_older_results_have_pages() -> None:
-    assert "carrier-down" in drill_page(older("drill"))
-    assert "E-ECMP" not in comparison_page(older("comparison"))
-    assert "allreduce" in simulation_page(older("simulation"))
+    assert "carrier-down" in html(drill_document(older("drill")))
+    assert "E-ECMP" not in html(comparison_document(older("comparison")))
+    assert "allreduce" in html(simulation_document(older("simulation")))
 
 
 def test_an_older_job_is_diagnosed_as_it_was() -> None:

@@ -21,8 +21,9 @@ from rocelab.jobs.placement import Placement
 from rocelab.jobs.spec import SimulatedJob, collective_job, load_jobs
 from rocelab.jobs.sport import source_port
 from rocelab.labfile.model import LabSpec
-from rocelab.report.simulation.html import render_html
-from rocelab.report.simulation.terminal import print_report
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results.simulation import Distribution, Engine, SimulationReport, from_json
 from rocelab.sim.engine.completion import Completion, flow_times, slowdown_by_size
 from rocelab.sim.events.sentence import parse_event
@@ -282,13 +283,13 @@ def test_a_report_has_the_slowdown_of_flows_by_size(
 
 def test_a_terminal_and_a_page_show_the_slowdown_by_size(report: SimulationReport) -> None:
     console = Console(file=io.StringIO(), width=200)
-    print_report(report, console)
+    print_document(simulation_document(report), console)
     assert report.jobs[0].slowdown is not None
     output = f"{report.jobs[0].slowdown.bins[-1].p99:.2f}"
-    for text in (console.file.getvalue(), render_html(report)):  # type: ignore[attr-defined]
+    for text in (console.file.getvalue(), html(simulation_document(report))):  # type: ignore[attr-defined]
         assert "p99" in text and output in text
     assert "Slowdown of flows, by size" in console.file.getvalue()  # type: ignore[attr-defined]
-    assert "slowdown: time over the least one" in render_html(report)
+    assert "slowdown: time over the least one" in html(simulation_document(report))
 
 
 def test_the_table_of_flows_has_the_slowdown_of_each(tmp_path: Path) -> None:

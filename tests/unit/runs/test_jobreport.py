@@ -19,7 +19,8 @@ from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.observe.processes import NO_CONTROLLER, ProcessFigures
-from rocelab.report.job_terminal import print_report
+from rocelab.report.job import job_document
+from rocelab.report.renderers.terminal import print_document
 from rocelab.results.job import JobReport, from_json
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.results.probes import Event, FaultChange
@@ -344,7 +345,7 @@ def test_a_job_beyond_the_machine_is_warned_of_with_a_dilation_to_take() -> None
 
 def printed(report: JobReport) -> str:
     console = Console(file=StringIO(), width=160)
-    print_report(report, console)
+    print_document(job_document(report), console)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

@@ -23,7 +23,8 @@ from rocelab.jobs.transport import TransportSpec
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec, read_model
 from rocelab.labfile.model import LabSpec
-from rocelab.report.simulation.whatif import print_outlook, print_what_if
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.simulation.whatif import outlook_document, what_if_document
 from rocelab.results.whatif import WhatIf
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
@@ -680,7 +681,7 @@ def test_a_drain_costs_what_the_smaller_fabric_costs_and_no_stall(clos: Network)
     assert second.extra_s == 0
     assert json.loads(to_json(cost))["jobs"][0]["during_s"] == pytest.approx(8 / 3)
     console = Console(file=io.StringIO(), width=160)
-    print_what_if(cost, console)
+    print_document(what_if_document(cost), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "drain switch ctsw1 (4 links) for 2 h" in text
     assert "2.67 s (+33.3%)" in text
@@ -699,7 +700,7 @@ def test_a_drain_that_makes_a_job_faster_is_said_to_be_luck(clos: Network) -> No
     document = json.loads(to_json(cost))["jobs"][0]
     assert (document["lucky"], document["during_s"]) == (True, 1.5)
     console = Console(file=io.StringIO(), width=160)
-    print_what_if(cost, console)
+    print_document(what_if_document(cost), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "lucky: shorter iterations during a failure are chance, due to one hash seed" in text
     assert "other:" not in text
@@ -722,7 +723,7 @@ def test_a_long_run_counts_no_iteration_as_shorter_than_without_failures(clos: N
     assert first.jct_s == pytest.approx(first.healthy_s)
     assert (second.lucky, second.slowed_s) == (False, 0)
     console = Console(file=io.StringIO(), width=200)
-    print_outlook(forecast, console)
+    print_document(outlook_document(forecast), console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "lucky: shorter iterations during a failure are chance, due to one hash seed" in text
     assert "other:" not in text

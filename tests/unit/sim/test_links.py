@@ -17,8 +17,9 @@ from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.report.simulation.html import render_html
-from rocelab.report.simulation.terminal import print_report
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results.simulation import Engine, PortModel, from_json
 from rocelab.sim import size
 from rocelab.sim.events.sentence import parse_event
@@ -401,9 +402,9 @@ def test_the_document_says_what_is_left_out_and_reads_back() -> None:
     assert report.flow_times is not None and report.jobs[0].slowdown is not None
     assert any("each is simulated alone" in text for text in report.method.leaves_out)
     console = Console(width=120, record=True)
-    print_report(report, console)
+    print_document(simulation_document(report), console)
     assert "each link alone" in console.export_text()
-    assert "each link alone" in render_html(report)
+    assert "each link alone" in html(simulation_document(report))
 
 
 @pytest.mark.parametrize(

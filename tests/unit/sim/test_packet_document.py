@@ -14,8 +14,9 @@ from rocelab.base.documents import to_json
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.model import LabSpec
-from rocelab.report.simulation.html import render_html
-from rocelab.report.simulation.terminal import print_report
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
 from rocelab.sim.simulate import Options, simulate
 
@@ -73,8 +74,8 @@ def test_no_link_is_in_use_for_longer_than_it_sends() -> None:
 def test_a_terminal_and_a_page_show_it(incast: SimulationReport) -> None:
     assert incast.packets is not None
     console = Console(file=io.StringIO(), width=200)
-    print_report(incast, console)
-    for text in (console.file.getvalue(), render_html(incast)):  # type: ignore[attr-defined]
+    print_document(simulation_document(incast), console)
+    for text in (console.file.getvalue(), html(simulation_document(incast))):  # type: ignore[attr-defined]
         assert "Flow completion" in text and "Highest queues of switch ports" in text
         assert f"{incast.packets.drops:,}" in text and incast.packets.queues[0].port in text
 
@@ -91,7 +92,7 @@ def test_what_is_left_out_of_hosts_is_said_as_the_ports_are(ports: PortModel, no
     options = Options(engine=Engine.PACKETS, ports=ports, hop_latency_ns=2)
     report = simulate(SPEC, [job], options)
     console = Console(file=io.StringIO(), width=200)
-    print_report(report, console)
+    print_document(simulation_document(report), console)
     assert note in console.file.getvalue()  # type: ignore[attr-defined]
     assert any("until its hosts wake" in text for text in report.method.leaves_out)
 

@@ -15,8 +15,9 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.report.simulation.html import render_html
-from rocelab.report.simulation.terminal import print_report
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results.simulation import Engine, SimulationReport, from_json
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.events.reaction import Breakage, shipped_table
@@ -158,8 +159,8 @@ def test_a_document_counts_what_died_by_a_failure(failed: SimulationReport) -> N
     assert (event.start_ns, event.routed_ns) == (pytest.approx(10_000), pytest.approx(40_000))
     assert from_json(to_json(failed)) == failed
     console = Console(file=io.StringIO(), width=200)
-    print_report(failed, console)
-    for text in (console.file.getvalue(), render_html(failed)):  # type: ignore[attr-defined]
+    print_document(simulation_document(failed), console)
+    for text in (console.file.getvalue(), html(simulation_document(failed))):  # type: ignore[attr-defined]
         assert "lost" in text and f"{packets.lost:,}" in text
 
 

@@ -27,8 +27,9 @@ from rocelab.labfile.queues import QueuesSpec
 from rocelab.planning.build import plan
 from rocelab.planning.pauses import plan_pauses
 from rocelab.planning.pfc import carve, nic_headrooms, slack_of, warnings
-from rocelab.report.simulation.html import render_html
-from rocelab.report.simulation.terminal import print_report
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths
@@ -413,8 +414,8 @@ def test_a_document_a_terminal_and_a_page_say_who_was_stopped_by_whom() -> None:
     assert not any("queues.pfc" in text for text in paused.warnings)
     assert from_json(to_json(paused)) == paused
     console = Console(file=io.StringIO(), width=200)
-    print_report(paused, console)
-    for text in (console.file.getvalue(), render_html(paused)):  # type: ignore[attr-defined]
+    print_document(simulation_document(paused), console)
+    for text in (console.file.getvalue(), html(simulation_document(paused))):  # type: ignore[attr-defined]
         assert "Pauses of lossless classes" in text and links[0].port in text
     # The same without: lossy classes lose packets.
     fluid = simulate(lab({}), [job("incast", 6)])

@@ -39,9 +39,10 @@ from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Direction
 from rocelab.prediction.matrix import rows_of_jobs
 from rocelab.prediction.predictor import Setting, predict_document
+from rocelab.report.renderers.page import html
+from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation import plots
-from rocelab.report.simulation.html import render_html
-from rocelab.report.simulation.terminal import print_report
+from rocelab.report.simulation.document import simulation_document
 from rocelab.results.simulation import Engine, SimulationReport, from_json
 from rocelab.sim import size
 from rocelab.sim.events.expectation import expected_cost
@@ -76,7 +77,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 def terminal_text(report: SimulationReport) -> str:
     console = Console(file=io.StringIO(), width=200)
-    print_report(report, console)
+    print_document(simulation_document(report), console)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
@@ -263,7 +264,10 @@ def test_jobs_beside_each_other_never_share_a_nic_and_each_has_its_figures() -> 
     assert not set(report.jobs[0].nics) & set(report.jobs[1].nics)
     assert all(job.headlines for job in report.jobs)
     for width in (80, 60):
-        assert broken(lambda console: print_report(report, console), width) == set()
+        assert (
+            broken(lambda console: print_document(simulation_document(report), console), width)
+            == set()
+        )
 
 
 def test_a_job_that_starts_later_ends_later_and_takes_as_long() -> None:
@@ -328,8 +332,8 @@ def test_the_page_stands_alone_and_shows_links_and_times() -> None:
         [collective(pattern="allreduce", ranks=16, size="64MB", transport={"qps": 4})],
         EXACT,
     )
-    page = render_html(report)
-    assert page == render_html(report)
+    page = html(simulation_document(report))
+    assert page == html(simulation_document(report))
     assert "rtsw-ctsw up" in page
     addresses = set(re.findall(r"https?://(?!www\.w3\.org/)[^\"'\s<]+", page))
     assert addresses == {"https://d3js.org", "https://github.com/leeoniya/uPlot"}  # comments
@@ -712,7 +716,7 @@ def test_merged_sends_have_no_flow_completion_times() -> None:
     assert report.flow_times is None and report.jobs[0].slowdown is None
     assert {flow.slowdown for flow in report.slowest} == {None}
     said = f"No times of flows of {job.name}: "
-    assert said in terminal_text(report) and said in render_html(report)
+    assert said in terminal_text(report) and said in html(simulation_document(report))
     other = collective(pattern="pairs", ranks=2, size="8MB").model_copy(update={"name": "pair"})
     beside = simulate(spec_of("llama3-24k"), [job, other], EXACT)
     assert beside.flow_times is not None
@@ -729,7 +733,7 @@ def test_the_slowdown_of_each_job_is_plotted(pattern: str) -> None:
     report = simulate(spec_of("zone-1-1"), [job], EXACT)
     assert report.jobs[0].slowdown is not None and report.flow_times is not None
     assert report.jobs[0].slowdown.quantiles[-1] == report.flow_times.slowdown.maximum
-    assert "slowdown: time over the least one" in render_html(report)
+    assert "slowdown: time over the least one" in html(simulation_document(report))
     assert "Slowdown of flows, by size" not in terminal_text(report), "they have one size"
 
 

@@ -31,10 +31,11 @@ from rocelab.jobs.spec import load_jobs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import build_fabric
+from rocelab.report.renderers.page import html
 from rocelab.sim.sweep import report, store
 from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
 from rocelab.sim.sweep.command import command_of
-from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, render_html, small_multiples
+from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, small_multiples, sweep_document
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.store import TABLE, Record, open_journal, table_metadata, write_table
@@ -427,7 +428,8 @@ def test_the_command_says_what_failed_and_then_that_there_is_nothing_to_do(
     monkeypatch.setattr("rocelab.sim.sweep.run.run_sweep", fails)
     assert command(file, "--out", folder, "--workers", 1) == 1
     out, err = capfd.readouterr()
-    assert ["4", "4", "1", "0.25", "80"] in [line.split()[:5] for line in out.splitlines()]
+    words = [line.split()[:7] for line in out.splitlines()]
+    assert ["4", "4", "1", "250", "us", "10", "GB/s"] in words
     assert "failed: ValueError: two are too few (3 cells, the first with lab.fabric.spines" in err
     run_sweep(read_sweep(file), folder, one_thread, function=sweep_cells.closed_form)
     assert command(file, "--out", folder, "--json") == 0
@@ -496,7 +498,7 @@ def test_a_cell_is_simulated_with_packets(tmp_path: Path) -> None:
     file, folder = tmp_path / "sweep.yaml", tmp_path / "out"
     assert command(file, "--workers", 1, "--out", folder) == 0
     page = (folder / "report.html").read_text()
-    assert "all pauses, us" in page
+    assert "All pauses" in page
 
 
 def test_seeds_of_the_packet_engine_are_repeats_of_a_cell(tmp_path: Path) -> None:
@@ -597,9 +599,9 @@ def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) ->
     sweep = swept(tmp_path, GRID + "  job.seed: {repeat: 3}\n  lab.scheme: [ecmp, e-ecmp]\n")
     rows = run_sweep(sweep, tmp_path, one_thread, function=sweep_cells.closed_form)
     page = (tmp_path / "report.html").read_text()
-    assert page == render_html(sweep, rows.rows)
+    assert page == html(sweep_document(sweep, rows.rows))
     assert page.count("<svg") == 2
-    assert "0.25 (0.25 to 0.25)" in page
+    assert '<td class="n">250 us</td>' in page
     for outside in ("<link", 'src="', "url(http"):
         assert outside not in page
 
@@ -670,7 +672,7 @@ def test_a_page_has_commands_of_its_first_rows_and_links_to_them(
     assert re.findall(r'href="#(cell-\d)"', page) == ["cell-1", "cell-2", "cell-3"]
     assert re.findall(r'<pre id="(cell-\d)"', page) == ["cell-1", "cell-2", "cell-3"]
     assert "The first 3 of 6 rows have a command." in page
-    assert "The cell is the first of its row's repeats." in page
+    assert "The cell is the first of its row&#39;s repeats." in page
 
 
 @pytest.mark.parametrize("damage", [b"PAR1\x0e", b"PAR1" + b"\x0e" * 200 + b"\x08\0\0\0PAR1", b""])

@@ -1,0 +1,146 @@
+"""The figures of a run, its expectations and its health as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocelab.base.quantities import Unit, formatted, share
+from rocelab.report.document import Cell, Column, Table, Tone, Toned
+from rocelab.report.repeats import RepeatTable
+from rocelab.results.drill import DrillResult, FigureSummary
+from rocelab.results.health import HealthReport, SliReport
+from rocelab.results.kpis import KPIS, format_kpi, kpis_of
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """A KPI over the valid runs: median and, from two runs on, its spread. `n` of the `valid` runs
+    measured it."""
+
+    name: str
+    title: str
+    meaning: str
+    value: str
+    range: str
+    cov: str
+    n: int
+    valid: int
+
+    @property
+    def counted(self) -> str:
+        """`3`, or `2 of 3` if a valid run did not measure it."""
+        return str(self.n) if self.n == self.valid else f"{self.n} of {self.valid}"
+
+
+def figure_rows(
+    summary: FigureSummary, valid_runs: int, resolution_ns: float = 0.0
+) -> list[FigureRow]:
+    """The KPIs that apply, measured or not, in the order in which they are defined. A time not
+    above `resolution_ns` is shown as below it."""
+    rows = []
+    for kpi in kpis_of((*summary.spread, *summary.truths, *summary.unmeasured)):
+        value, extremes, cov, n = "", "", "", valid_runs
+        spread = summary.spread.get(kpi.name)
+        if kpi.name in summary.truths:
+            true = summary.truths[kpi.name]
+            value = "yes" if true == n else f"in {true} of {n}"
+        elif spread is not None:
+            n = spread.n
+            value = format_kpi(kpi.name, spread.median, resolution_ns)
+            if n > 1:
+                ends = (spread.minimum, spread.maximum)
+                low, high = (format_kpi(kpi.name, x, resolution_ns) for x in ends)
+                extremes = low if low == high else f"{low} to {high}"
+                cov = "" if spread.cov is None else share(spread.cov)
+        elif kpi.name in summary.unmeasured:
+            value, n = format_kpi(kpi.name, None), 0
+        if value:
+            row = FigureRow(kpi.name, kpi.title, kpi.meaning, value, extremes, cov, n, valid_runs)
+            rows.append(row)
+    return rows
+
+
+def figures_table(
+    title: str, summary: FigureSummary, valid_runs: int, resolution_ns: float = 0.0
+) -> Table:
+    """The KPIs over the valid runs, with their spread if there are several."""
+    rows = figure_rows(summary, valid_runs, resolution_ns)
+    meaning = Column("what it is", page_only=True)
+    if valid_runs < 2:
+        columns = (Column(""), Column("value", Unit.FIGURE), meaning)
+        cells = tuple((row.title, row.value, row.meaning) for row in rows)
+        return Table(title, columns, cells)
+    return Table(
+        title,
+        (
+            Column(""),
+            *(Column(title, Unit.FIGURE) for title in ("median", "min to max", "CoV", "n")),
+            meaning,
+        ),
+        tuple((row.title, row.value, row.range, row.cov, row.counted, row.meaning) for row in rows),
+    )
+
+
+def verdicts_table(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
+    """Every expectation of every phase; `repeats` has an entry per phase."""
+    several = any(of_phase.phase for of_phase in repeats)
+    return Table(
+        "",
+        (
+            *((Column("phase"),) if several else ()),
+            Column("expectation"),
+            Column("expected"),
+            Column("worst", Unit.FIGURE),
+            Column(""),
+        ),
+        tuple(
+            (
+                *((of_phase.phase,) if several else ()),
+                KPIS[verdict.kpi].title,
+                verdict.expectation,
+                verdict.shown(result.resolution_of(phase.name)),
+                Toned(of_phase.verdict(verdict), Tone.GOOD if verdict.passed else Tone.BAD),
+            )
+            for phase, of_phase in zip(result.phases, repeats, strict=True)
+            for verdict in phase.verdicts
+        ),
+        names=1 + several,
+        sortable=False,
+    )
+
+
+def health_table(report: HealthReport) -> Table:
+    """A row for each SLI, in the order in which they are defined. A breach is a sample that missed
+    the objective."""
+    return Table(
+        "",
+        (
+            Column("SLI"),
+            Column("objective", Unit.FIGURE),
+            Column("worst", Unit.FIGURE),
+            Column("where", Unit.FIGURE),
+            Column("breaches", Unit.COUNT),
+        ),
+        tuple(
+            (
+                sli.sli.replace("_", " "),
+                None if sli.objective is None else f"<= {_sli(sli.objective, sli)}",
+                _sli(sli.worst, sli),
+                sli.worst_where,
+                _breaches(sli),
+            )
+            for sli in report.slis
+        ),
+    )
+
+
+def _breaches(sli: SliReport) -> Cell:
+    number = sli.breached_samples
+    return number if sli.met else Toned(formatted(number, Unit.COUNT), Tone.BAD)
+
+
+def _sli(value: float, sli: SliReport) -> str:
+    """`68 packets`, `0.08% of the buffer`."""
+    unit = Unit.SHARE if sli.unit.startswith("of ") else Unit.COUNT
+    return f"{formatted(value, unit)} {sli.unit}"

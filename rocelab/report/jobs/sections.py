@@ -1,0 +1,231 @@
+"""A phase of jobs as sections of a document: the jobs, their model, pauses, queues and links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from rocelab.base.quantities import Unit, duration, share
+from rocelab.base.wording import counted
+from rocelab.report.document import (
+    Block,
+    Column,
+    Figure,
+    Note,
+    Section,
+    Table,
+    Tone,
+    Toned,
+)
+from rocelab.report.figures import figure_rows, figures_table
+from rocelab.report.jobs import plots
+from rocelab.report.jobs.tables import (
+    pause_table,
+    propagation_table,
+    share_rows,
+)
+from rocelab.report.jobs.text import job_name, job_text, lossless_text
+from rocelab.report.repeats import RepeatTable
+from rocelab.results.drill import DrillResult, JobsRun, PhaseSummary
+from rocelab.results.job import JobReport
+from rocelab.results.shares import FairShares
+
+MOST_QUEUES = 12
+
+
+def figures_of_jobs(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
+    """The figures of the jobs of all phases, side by side."""
+    title = "Figures by phase, of the modelled network"
+    if len(result.repeats) > 1:
+        title += ": median of the valid repeats (minimum to maximum)"
+    columns = {
+        job_name(phase.name, number, len(phase.figures)) + _not_all(of_phase): figure_rows(
+            job, phase.valid_runs
+        )
+        for phase, of_phase in zip(result.phases, repeats, strict=True)
+        if phase.has_jobs
+        for number, job in enumerate(phase.figures, 1)
+    }
+    cells: dict[str, dict[str, str]] = {}
+    for column, rows in columns.items():
+        for row in rows:
+            spread = f" ({row.range})" if row.range and row.range != row.value else ""
+            cells.setdefault(row.title, {})[column] = row.value + spread
+    return Table(
+        title,
+        (Column(""), *(Column(column, Unit.FIGURE) for column in columns)),
+        tuple(
+            (name, *(of_column.get(column, "") for column in columns))
+            for name, of_column in cells.items()
+        ),
+        sortable=False,
+    )
+
+
+def _not_all(repeats: RepeatTable) -> str:
+    """The note in a column's heading for a phase with failed or invalid repeats."""
+    return f": {repeats.summary}" if repeats.failed or repeats.valid < len(repeats.rows) else ""
+
+
+def jobs_sections(phase: PhaseSummary, run: JobsRun, repeat: str) -> list[Section]:
+    """The sections of a phase's jobs; `repeat` names the run that they show, if there are
+    several."""
+    fair, devices = run.fair_shares, run.reports[0]
+    return [
+        *([] if fair is None else [_fair_shares(fair, phase.name, repeat)]),
+        _jobs(phase, run),
+        *_lossless(devices, phase.name),
+        _counters(devices),
+    ]
+
+
+def _fair_shares(fair: FairShares, phase: str, repeat: str) -> Section:
+    """Lab and model side by side."""
+    return Section(
+        f"DCQCN in the lab and by its equations, phase {phase}{repeat}",
+        (
+            Note(
+                "Points are what the lab measured, lines what the numerical model says with the "
+                "same parameters, marking line, rate, packet size and a feedback delay of "
+                f"{duration(fair.port.feedback_ns)}, the lab's round trip without congestion. "
+                "Shares are fair once every sender's rate over the last "
+                f"{duration(fair.window_ns)} stays within {share(fair.tolerance)} of the mean.",
+                page_only=True,
+            ),
+            Figure(f"{phase}-fair", partial(plots.fair_shares_plot, fair)),
+            Table(
+                "",
+                (Column(""), Column("lab", Unit.FIGURE), Column("model", Unit.FIGURE)),
+                share_rows(fair),
+                sortable=False,
+            ),
+        ),
+    )
+
+
+def _jobs(phase: PhaseSummary, run: JobsRun) -> Section:
+    devices, many = run.reports[0], len(run.reports)
+    blocks: list[Block] = []
+    if many > 1:
+        text = "at the same time; the counters of switches cover all of them."
+        blocks.append(Note(f"{counted(many, 'job')} {text}"))
+    blocks.append(_events(devices))
+    blocks.append(Figure(f"{phase.name}-loads", partial(plots.link_loads_plot, devices)))
+    for number, (figures, report) in enumerate(zip(phase.figures, run.reports, strict=True), 1):
+        of_job: list[Block] = [Note(f"{job_text(report.job)}.")]
+        if run.fair_shares is None:
+            name = f"{phase.name}-{number}-progress"
+            of_job.append(Figure(name, partial(plots.progress_plot, report)))
+        of_job.append(figures_table("", figures, phase.valid_runs))
+        name = job_name(phase.name, number, many)
+        blocks += [Section(name, tuple(of_job))] if many > 1 else of_job
+    return Section("Jobs", tuple(blocks), page_only=True)
+
+
+def _events(report: JobReport) -> Table:
+    return Table(
+        "",
+        (
+            Column("event", Unit.NUMBER),
+            Column("what"),
+            Column("after the start of the jobs, lab", Unit.NS),
+        ),
+        tuple((number, event.title, event.t_ns) for number, event in enumerate(report.events, 1)),
+        sortable=False,
+    )
+
+
+def _lossless(report: JobReport, name: str) -> list[Section]:
+    text = lossless_text(report)
+    if not text:
+        return []
+    paused = Section("Ports that were paused", (pause_table(report, ""),), folded=True)
+    return [
+        Section(
+            "Lossless classes",
+            (
+                Note(text),
+                Figure(f"{name}-pauses", partial(plots.pauses_plot, report)),
+                propagation_table(report),
+                paused,
+            ),
+            page_only=True,
+        )
+    ]
+
+
+def _counters(report: JobReport) -> Section:
+    """What switches and endpoints counted, to look up."""
+    tables = (
+        ("Queues of switch ports, the deepest first", _queues(report)),
+        ("Links between switches", links_table(report)),
+        ("What devices and endpoints counted", _checks(report)),
+    )
+    folded = tuple(Section(title, (table,), folded=True) for title, table in tables)
+    return Section("Counters", folded, page_only=True)
+
+
+def _queues(report: JobReport) -> Table:
+    deepest = sorted(report.queues, key=lambda queue: -(queue.depth_max_bytes or 0))
+    return Table(
+        "",
+        (
+            Column("port"),
+            Column("class", Unit.NUMBER),
+            Column("packets", Unit.COUNT),
+            Column("marked", Unit.COUNT),
+            Column("dropped", Unit.COUNT),
+            Column("deepest", Unit.BYTES),
+        ),
+        tuple(
+            (
+                f"{queue.node}:{queue.interface}",
+                queue.traffic_class,
+                queue.packets,
+                queue.marked,
+                queue.dropped_packets,
+                queue.depth_max_bytes,
+            )
+            for queue in deepest[:MOST_QUEUES]
+        ),
+    )
+
+
+def links_table(report: JobReport) -> Table:
+    """Links between switches that carried the job."""
+    return Table(
+        "",
+        (
+            Column("link"),
+            Column("direction"),
+            Column("packets", Unit.COUNT),
+            Column("share of its tier", Unit.SHARE),
+        ),
+        tuple(
+            (link.link, link.direction.value, link.packets, link.share)
+            for link in report.links
+            if link.packets and not link.tier.startswith("server")
+        ),
+    )
+
+
+def _checks(report: JobReport) -> Table:
+    agree, differ = Toned("agree", Tone.GOOD), Toned("differ", Tone.BAD)
+    return Table(
+        "",
+        (
+            Column("count"),
+            Column("one side", Unit.FIGURE),
+            Column("other side", Unit.FIGURE),
+            Column(""),
+        ),
+        tuple(
+            (
+                check.name,
+                f"{check.left} {check.left_count:,}",
+                f"{check.right} {check.right_count:,}",
+                agree if check.agrees else differ,
+            )
+            for check in report.accounting
+        ),
+    )

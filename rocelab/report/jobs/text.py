@@ -1,0 +1,88 @@
+"""Jobs in words: their names, what they send, how their pauses spread, what they do not tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocelab.base.quantities import duration
+from rocelab.base.wording import counted
+from rocelab.results.job import JobReport
+from rocelab.results.lossless import Propagation
+
+MOST_NAMED = 2
+"""Nodes at one distance that are named."""
+
+_LOSSY = (
+    "There is no PFC: a full buffer drops, and senders retransmit from the lost packet on. "
+    "On switches with PFC the same load pauses senders instead."
+)
+_LOSSLESS = (
+    "Pauses are emulated: real frames, and gates that this machine moves when the modelled pause "
+    "takes effect, as late as stated. A switch chip's cells, its own scheduling and the FEC of its "
+    "links are not modelled."
+)
+_LIMITS = (
+    "Queues, marks, CNPs and the senders' reaction are packet by packet, in bytes and times of the "
+    "modelled network. Switch chips share their buffer among ports by rules that are not modelled.",
+    "Round trips hold this machine's own time per packet, divided by the dilation: compare them "
+    "with each other, not with a switch's latency.",
+    "Sizes are scaled down: megabytes where a hardware test sends gigabytes.",
+)
+
+
+def limits(*, lossless: bool) -> tuple[str, ...]:
+    """What the results of jobs do not tell, on a lab with or without lossless classes."""
+    return (_LOSSLESS if lossless else _LOSSY, *_LIMITS)
+
+
+def job_name(phase: str, number: int, jobs: int) -> str:
+    """The name of a job: the phase's if it is the only one; numbered from 1."""
+    return phase if jobs == 1 else f"{phase}, job {number}"
+
+
+def job_text(job: dict[str, Any]) -> str:
+    """`incast, 4 ranks, 4MB; DCQCN hpcc-dcqcn, ECN ect0, DSCP 26`."""
+    transport = job["transport"]
+    length = job.get("size") or f"for {job['duration']}"
+    starts = job.get("starts", [])
+    staggered = f", starts at {', '.join(starts)}" if len(starts) > 1 else ""
+    algorithm = f" ({job['algorithm']})" if job["pattern"] == "allreduce" else ""
+    return (
+        f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}; "
+        f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
+        f"(ACKs {transport['ack_dscp']}, CNPs {transport['cnp_dscp']}), "
+        f"{transport['qps']} QP per connection, window {transport['window']}"
+    )
+
+
+def by_distance(found: Propagation) -> str:
+    """`1: rtsw2; 2: ctsw1, srv2-3 and 4 more`."""
+    texts = []
+    for depth in sorted(set(found.depth.values())):
+        nodes = [node for node in found.depth if found.depth[node] == depth]
+        nodes.sort(key=lambda node: -found.waited_ns[node])
+        more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
+        texts.append(f"{depth}: {', '.join(nodes[:MOST_NAMED])}{more}")
+    return "; ".join(texts)
+
+
+def lossless_text(report: JobReport) -> str:
+    """One sentence about a job's lossless classes, empty without any."""
+    found = report.lossless
+    if found is None:
+        return ""
+    text = (
+        f"Lossless: {counted(found.transitions, 'pause')}, {counted(found.dropped, 'packet')} "
+        f"dropped of {found.packets:,}, {found.dropped + found.late:,} if late packets counted"
+    )
+    if found.part:
+        text += f". Origins of pauses cover {found.part}"
+    if found.late_p99_ns is None or found.late_p50_ns is None:
+        return f"{text}."
+    nics = found.nics_late_p99_ns
+    of_nics = "" if nics is None else f", of NICs {duration(nics)}"
+    return (
+        f"{text}. Pauses took effect {duration(found.late_p50_ns)} after they were due (p99 "
+        f"{duration(found.late_p99_ns)}{of_nics}) in the lab's clock, where the modelled delay is "
+        f"{duration(found.delay_ns)}."
+    )

@@ -1,0 +1,170 @@
+"""A document as one HTML page that stands alone: no external scripts, fonts, styles or images.
+
+Tables and figures need no script; with one, a page sorts its tables and plays runs again. The same
+document gives the same bytes. What a page looks like is in `templates/report`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup, escape
+
+from rocelab.base.extras import MissingExtraError
+from rocelab.base.templates import template
+from rocelab.report import plots
+from rocelab.report.document import (
+    Block,
+    Cards,
+    Chapter,
+    Document,
+    Figure,
+    Link,
+    Recording,
+    Replay,
+    Section,
+    Table,
+    Text,
+    Tone,
+    text_of,
+    tone_of,
+)
+from rocelab.report.replay.page import data, script, shared_style, style, tables_script
+
+NARROW = 6
+"""Tables with up to as many columns are no wider than they must be."""
+
+_CODE = re.compile("`([^`]+)`")
+_NO_WORD = re.compile("[^a-z0-9]+")
+_CLASSES = {Tone.GOOD: "good", Tone.BAD: "bad", Tone.CAUTION: "caution", Tone.STRONG: "strong"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure that is drawn."""
+
+    markup: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Runs that are recorded."""
+
+    recording: Recording
+    of_cells: bool
+
+
+Shown = Block | Drawn | Recorded
+
+
+def html(document: Document) -> str:
+    """The page."""
+    blocks = _shown((*document.answer, *document.blocks))
+    anchors = _anchors(blocks)
+    replay = next((block for block in blocks if isinstance(block, Recorded)), None)
+    return template("report/document.html.j2").render(
+        document=document,
+        blocks=blocks,
+        anchor=lambda block: anchors[id(block)],
+        tones=_CLASSES,
+        contents=list(_contents(blocks, anchors)),
+        style=shared_style() if replay is None else style(),
+        script=tables_script() if replay is None else script(),
+        recording="" if replay is None else data(replay.recording.document()),
+        inline=inline,
+        rows=rows,
+        kind_of=lambda block: type(block).__name__,
+        narrow=NARROW,
+    )
+
+
+def inline(text: Text) -> Markup:
+    """A text with its links, what is in backticks as code."""
+    parts = (text,) if isinstance(text, str) else text
+    return Markup("").join(
+        Markup('<a href="{}">{}</a>').format(part.target, part.text)
+        if isinstance(part, Link)
+        else _coded(part)
+        for part in parts
+    )
+
+
+def rows(table: Table) -> Iterator[list[tuple[str, Markup]]]:
+    """Of each row the cells, of each cell the classes and the content; the foot is the last."""
+    for row in (*table.rows, *((table.foot,) if table.foot else ())):
+        cells = []
+        for cell, column in zip(row, table.columns, strict=True):
+            tone = _CLASSES.get(tone_of(cell), "")
+            classes = " ".join(filter(None, ("" if column.is_text else "n", tone)))
+            content = inline((cell,)) if isinstance(cell, Link) else escape(text_of(cell, column))
+            cells.append((classes, content))
+        yield cells
+
+
+def draw(figure: Figure) -> Markup:
+    """A figure as SVG, empty if there is nothing to draw. Without matplotlib a line that says what
+    is missing."""
+    try:
+        drawing = figure.draw()
+    except MissingExtraError as error:
+        return Markup('<p class="note">not drawn: {}: {}</p>').format(error.message, error.hint)
+    # Matplotlib escapes the text it draws; names from a result cannot become markup.
+    return Markup("" if drawing is None else plots.svg(drawing, figure.name))  # noqa: S704
+
+
+def _coded(text: str) -> Markup:
+    # Escaped before: what the pattern adds is the only markup.
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704
+
+
+def _shown(blocks: Iterable[Block]) -> tuple[Shown, ...]:
+    """The blocks with figures drawn, without those that are empty."""
+    shown: list[Shown] = []
+    for block in blocks:
+        match block:
+            case Section() | Chapter():
+                inner = _shown(block.blocks)
+                if inner:
+                    shown.append(replace(block, blocks=inner))  # type: ignore[arg-type]
+            case Figure():
+                if markup := draw(block):
+                    shown.append(Drawn(markup))
+            case Replay():
+                if (recording := block.record()) is not None:
+                    shown.append(Recorded(recording, block.of_cells))
+            case Table(rows=()) | Cards(cards=()):
+                pass
+            case _:
+                shown.append(block)
+    return tuple(shown)
+
+
+def _anchors(blocks: Iterable[Shown]) -> dict[int, str]:
+    """A name for the heading of each chapter, and of each section outside of others, by identity:
+    the words of its title, numbered where they are used already."""
+    anchors: dict[int, str] = {}
+    for block in _headed(blocks):
+        word = _NO_WORD.sub("-", block.title.lower()).strip("-")
+        used = sum(anchor == word or anchor.startswith(f"{word}--") for anchor in anchors.values())
+        anchors[id(block)] = f"{word}--{used + 1}" if used else word
+    return anchors
+
+
+def _headed(blocks: Iterable[Shown]) -> Iterator[Section | Chapter]:
+    for block in blocks:
+        if isinstance(block, Section | Chapter):
+            yield block
+        if isinstance(block, Chapter):
+            yield from _headed(block.blocks)
+
+
+def _contents(blocks: Iterable[Shown], anchors: dict[int, str]) -> Iterator[tuple[str, str]]:
+    for block in blocks:
+        if isinstance(block, Recorded):
+            yield "replay-title", "Links in each cell" if block.of_cells else "Replay"
+        elif isinstance(block, Section | Chapter):
+            yield anchors[id(block)], block.title
+        if isinstance(block, Chapter):
+            yield from _contents(block.blocks, anchors)

@@ -1,0 +1,405 @@
+"""The document of a `SimulationReport`: jobs, flows, packets, pauses, links, events and how it was
+computed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+
+from rocelab.base.quantities import Unit, duration, in_unit, memory, share
+from rocelab.base.wording import counted
+from rocelab.report.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Figure,
+    Items,
+    Note,
+    Replay,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Value,
+)
+from rocelab.report.simulation import plots
+from rocelab.report.simulation.recorded import recorded, which_flows
+from rocelab.results.simulation import (
+    Distribution,
+    Engine,
+    FlowOutcome,
+    JobOutcome,
+    PortModel,
+    SimulationReport,
+    TierUse,
+)
+
+MOST_JOBS = 40
+MOST_QUEUES = 10
+LISTED_FLOWS = 20
+NAMED_LINKS = 8
+
+
+def simulation_document(report: SimulationReport) -> Document:
+    """All of a simulation."""
+    lab, method = report.lab, report.method
+    return Document(
+        f"Simulation of {lab['name']}",
+        (
+            *(Note(text, Tone.CAUTION, page_only=True) for text in report.warnings),
+            Section("Jobs", _jobs(report)),
+            Replay(partial(recorded, report)),
+            Section("Flow completion", _flow_times(report)),
+            Section("Slowest flows", _slowest(report), page_only=True),
+            Section("Packets", (_packets(report), *_queues(report))),
+            Section("What happened", (_events(report),)),
+            Section("Links between switches", (*_drawn(report, heat=plots.heat), *_links(report))),
+            _method(report),
+        ),
+        kind="rocelab simulate",
+        lead=f"{counted(len(report.jobs), 'job')} under scheme {lab['scheme']['kind']}: "
+        f"{counted(method.flows, 'flow')}, {counted(method.transfers, 'transfer')}, engine "
+        f"{method.engine}. Nothing was sent on a network.",
+        meta=f"{report.environment.started} · rocelab {report.environment.tool_text}",
+    )
+
+
+def _drawn(
+    report: SimulationReport, **draw: Callable[[SimulationReport], object]
+) -> tuple[Figure, ...]:
+    return tuple(Figure(name, partial(plot, report)) for name, plot in draw.items())  # type: ignore[arg-type]
+
+
+def _jobs(report: SimulationReport) -> tuple[Block, ...]:
+    titles = {headline.name: headline.title for job in report.jobs for headline in job.headlines}
+    table = Table(
+        "Jobs, on the modelled network (medians of iterations)",
+        (
+            Column("job"),
+            Column("ranks", Unit.COUNT),
+            Column("neighbouring ranks on other leaves", Unit.COUNT, page_only=True),
+            Column("in other zones", Unit.COUNT, page_only=True),
+            Column("sent", Unit.BYTES),
+            *(Column(title, Unit.FIGURE) for title in titles.values()),
+            Column("lower bound", Unit.NS),
+        ),
+        tuple(
+            (
+                job.name,
+                job.ranks,
+                job.cut_leaves,
+                job.cut_zones,
+                job.payload_bytes,
+                *(_headline(job, name) for name in titles),
+                job.roofline_ns,
+            )
+            for job in report.jobs
+        ),
+        most=MOST_JOBS,
+    )
+    steps = Section("Steps of the last iteration", _drawn(report, timeline=plots.timeline))
+    curves = _drawn(report, finishing=plots.finishing, rates=plots.rates, jobs=plots.jobs)
+    return (table, *curves, steps)
+
+
+def _headline(job: JobOutcome, name: str) -> Cell:
+    for headline in job.headlines:
+        if headline.name == name:
+            return in_unit(headline.modelled.median, headline.unit)
+    return "never ends" if None in job.iterations_ns else None
+
+
+def _flow_times(report: SimulationReport) -> tuple[Block, ...]:
+    times = report.flow_times
+    blocks: list[Block] = []
+    if report.without_times:
+        blocks.append(Note(report.without_times))
+    if times is not None:
+        transfers = counted(times.transfers, "transfer")
+        text = f"{transfers} of queue pairs; slowdown: over the least time, alone on the path."
+        blocks += [
+            Note(text, page_only=True),
+            Table(
+                "",
+                (
+                    Column(""),
+                    *(Column(title, Unit.FIGURE) for title in ("mean", "p50", "p99", "highest")),
+                ),
+                (
+                    ("time", *_distribution(times.time_ns, Unit.NS)),
+                    ("slowdown", *_distribution(times.slowdown, Unit.RATIO)),
+                ),
+                sortable=False,
+            ),
+        ]
+    return (*blocks, *_drawn(report, slowdown=plots.slowdown), _slowdown(report))
+
+
+def _distribution(figure: Distribution, unit: Unit) -> tuple[Value, ...]:
+    values = (figure.mean, figure.p50, figure.p99, figure.maximum)
+    return tuple(Value(value, unit) for value in values)
+
+
+def _slowdown(report: SimulationReport) -> Table:
+    return Table(
+        "Slowdown of flows, by size",
+        (
+            Column("job"),
+            Column("up to", Unit.BYTES),
+            Column("flows", Unit.COUNT),
+            Column("p50", Unit.RATIO),
+            Column("p95", Unit.RATIO),
+            Column("p99", Unit.RATIO),
+        ),
+        tuple(
+            (job.name, part.largest_bytes, part.flows, part.p50, part.p95, part.p99)
+            for job in report.jobs
+            if job.slowdown is not None and len(job.slowdown.bins) > 1
+            for part in job.slowdown.bins
+        ),
+    )
+
+
+def _slowest(report: SimulationReport) -> tuple[Block, ...]:
+    if not report.slowest:
+        return ()
+    more = len(report.slowest) > LISTED_FLOWS
+    text = (
+        f"{which_flows(report, len(report.slowest))} "
+        + (f"The table has the first {LISTED_FLOWS}, `result.json` has all. " if more else "")
+        + "The time is that of the flow's slowest transfer; `--flows FILE` writes every transfer "
+        "of every flow. Links are those of its path while all are up, or of all its ways where "
+        "switches divide it."
+    )
+    return (
+        Note(text),
+        Table(
+            "",
+            (
+                Column("flow"),
+                Column("job"),
+                Column("from, to"),
+                Column("queue pair, port"),
+                Column("bytes", Unit.BYTES),
+                Column("transfers", Unit.COUNT),
+                Column("slowest", Unit.NS),
+                Column("slowdown", Unit.RATIO),
+                Column("over at", Unit.NS),
+                Column("links"),
+            ),
+            tuple(
+                _flow(f"f{number}", flow)
+                for number, flow in enumerate(report.slowest[:LISTED_FLOWS], 1)
+            ),
+        ),
+    )
+
+
+def _flow(name: str, flow: FlowOutcome) -> Row:
+    more = len(flow.links) - NAMED_LINKS
+    links = ", ".join(flow.links[:NAMED_LINKS]) or "no path"
+    return (
+        name,
+        flow.job,
+        f"{flow.source} → {flow.destination}",
+        f"{flow.dest_qp}, {flow.source_port}",
+        flow.payload_bytes,
+        flow.transfers,
+        _or_never(flow.longest_ns),
+        flow.slowdown,
+        _or_never(flow.over_ns),
+        f"{links} and {more} more" if more > 0 else links,
+    )
+
+
+def _or_never(time_ns: float | None) -> Cell:
+    return "never" if time_ns is None else time_ns
+
+
+def _packets(report: SimulationReport) -> Table:
+    counts = report.packets
+    titles = ("data", "sent again", "out of order", "ACKs", "NAKs", "timeouts", "marks", "CNPs")
+    rows: tuple[Row, ...] = ()
+    if counts is not None:
+        rows = (
+            (
+                counts.data_packets,
+                counts.retransmitted,
+                counts.out_of_order,
+                counts.acks,
+                counts.naks,
+                counts.timeouts,
+                counts.marks,
+                counts.cnps,
+                counts.drops,
+                counts.lost,
+            ),
+        )
+    columns = (*titles, "drops", "lost by failures")
+    return Table("", tuple(Column(title, Unit.COUNT) for title in columns), rows, names=0)
+
+
+def _queues(report: SimulationReport) -> tuple[Table, ...]:
+    packets = report.packets
+    if packets is None:
+        return ()
+    queues = Table(
+        "Highest queues of switch ports",
+        (
+            Column("port"),
+            Column("highest", Unit.BYTES),
+            Column("marks", Unit.COUNT),
+            Column("drops", Unit.COUNT),
+        ),
+        tuple(
+            (queue.port, queue.highest_bytes, queue.marks, queue.drops) for queue in packets.queues
+        ),
+        most=MOST_QUEUES,
+    )
+    return (queues,) if packets.lossless is None else (queues, _pauses(report))
+
+
+def _pauses(report: SimulationReport) -> Table:
+    assert report.packets is not None
+    lossless = report.packets.lossless
+    assert lossless is not None
+    return Table(
+        "Pauses of lossless classes, by the port that stopped",
+        (
+            Column("port"),
+            Column("class", Unit.NUMBER),
+            Column("asked by", Unit.FIGURE),
+            Column("times", Unit.COUNT),
+            Column("in all", Unit.NS),
+            Column("longest", Unit.NS),
+            Column("held for it", Unit.BYTES),
+            Column("dropped", Unit.COUNT),
+        ),
+        tuple(
+            (
+                link.port,
+                link.traffic_class,
+                link.peer,
+                link.transitions,
+                link.paused_ns,
+                link.longest_ns,
+                link.held_max_bytes,
+                link.dropped_packets,
+            )
+            for link in lossless.links
+        ),
+        most=MOST_QUEUES,
+        caption=f"of all links {counted(lossless.transitions, 'time')}, "
+        f"{duration(lossless.paused_ns)}; {counted(lossless.dropped_packets, 'packet')} dropped, "
+        f"{lossless.discarded_packets:,} by watchdogs",
+    )
+
+
+def _links(report: SimulationReport) -> tuple[Table, Table]:
+    by_key = {(tier.tier, tier.direction): tier for tier in report.tiers}
+    rows = []
+    for use in report.uses:
+        if use.balance.total:
+            tier = by_key.get((use.tier, use.direction))
+            flows = None if tier is None else tier.all_links.mmr
+            random = None if tier is None or tier.random is None else tier.random.mmr
+            rows.append(_use(use, flows, random))
+    links = Table(
+        "Links between switches, beside uniform random hashing of as many flows",
+        (
+            Column("tier"),
+            Column("links", Unit.COUNT),
+            Column("unused", Unit.COUNT),
+            Column("MMR of flows", Unit.RATIO),
+            Column("random MMR", Unit.RATIO),
+            Column("MMR of bytes", Unit.RATIO),
+            Column("JFI", Unit.RATIO),
+            Column("mean use", Unit.SHARE),
+            Column("busiest", Unit.SHARE),
+        ),
+        tuple(rows),
+    )
+    worst = Table(
+        "Most loaded links between switches",
+        (
+            Column("link"),
+            Column("sent by"),
+            Column("flows", Unit.FIGURE),
+            Column("of mean", Unit.RATIO),
+        ),
+        tuple(
+            (link.link, link.sender, f"{link.flows:,.4g}", link.of_mean) for link in report.worst
+        ),
+    )
+    return links, worst
+
+
+def _use(use: TierUse, flows: float | None, random: float | None) -> Row:
+    whole = use.balance
+    return (
+        f"{use.tier} {use.direction}",
+        whole.links,
+        whole.unused,
+        flows,
+        random,
+        whole.mmr,
+        whole.jfi,
+        use.utilisation_mean,
+        use.utilisation_max,
+    )
+
+
+def _events(report: SimulationReport) -> Table:
+    return Table(
+        "",
+        (
+            Column(""),
+            Column("at", Unit.NS),
+            Column("routed around", Unit.NS),
+            Column("back", Unit.NS),
+        ),
+        tuple(
+            (event.what, event.start_ns, event.routed_ns, event.end_ns) for event in report.events
+        ),
+        sortable=False,
+    )
+
+
+def _method(report: SimulationReport) -> Section:
+    method = report.method
+    return Section(
+        "How it was worked out",
+        (
+            Note(_how(report)),
+            Note(f"Latency of a send: {duration(method.latency_ns)}. Left out:", page_only=True),
+            Items(method.leaves_out, page_only=True),
+            Code(json.dumps(report.lab, indent=1), title="the lab in full", page_only=True),
+            *(
+                Code(json.dumps(job.job, indent=1), title=f"job {number} in full", page_only=True)
+                for number, job in enumerate(report.jobs, 1)
+            ),
+        ),
+    )
+
+
+def _how(report: SimulationReport) -> str:
+    method, cost = report.method, report.cost
+    exact = "exact" if method.eps == 0 else f"completions batched within {share(method.eps)}"
+    note = "queues, marks, pauses and drops are not in it"
+    if method.engine is Engine.PACKETS:
+        exact = f"packet by packet, ports {method.ports}, seed {method.seed}"
+        note = f"hosts {'wake as in a lab' if method.ports is PortModel.LAB else 'take no time'}"
+    elif method.engine is Engine.LINKS:
+        exact = f"packet by packet, each link alone, seed {method.seed}"
+        note = "a link does not know what happens behind it"
+    took_s = sum(cost.seconds.values())
+    return (
+        f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "
+        f"{counted(method.flows, 'flow')}, {counted(method.transfers, 'transfer')}, "
+        f"{counted(method.solves, 'solve')} "
+        f"({exact}{', each proven max-min fair' if method.proven else ''}) in {took_s:.1f} s and "
+        f"{memory(cost.peak_memory_bytes)}. Engine {method.engine}: {note}."
+    )

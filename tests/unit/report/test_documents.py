@@ -1,0 +1,138 @@
+"""A document in each medium: what is there, what only a page has, and that nothing is markup."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from matplotlib.figure import Figure as Drawing
+
+from rocelab.base.quantities import Unit
+from rocelab.report.document import (
+    Card,
+    Cards,
+    Chapter,
+    Code,
+    Column,
+    Document,
+    Figure,
+    Items,
+    Link,
+    Note,
+    Section,
+    Table,
+    Tone,
+    Toned,
+    Value,
+)
+from rocelab.report.renderers.markdown import markdown_of
+from rocelab.report.renderers.page import html
+from tests.helpers.documents import printed
+
+LINKS = Table(
+    "Links",
+    (
+        Column("link"),
+        Column("packets", Unit.COUNT),
+        Column("outage", Unit.NS),
+        Column("what it is", page_only=True),
+        Column("verdict"),
+    ),
+    (
+        ("rtsw1:ctsw1", 1_234_567, Value(5e6, Unit.NS, 21.8e6), "a <cable>", "met"),
+        ("rtsw1:ctsw2", 12, None, "another", Toned("not met", Tone.BAD)),
+    ),
+    caption="and 12 more",
+    foot=("all", 1_234_579, "", "", ""),
+)
+DOCUMENT = Document(
+    "Two <cables>",
+    (
+        Chapter("Phase idle", (Section("Loads", (LINKS,)),)),
+        Section("Explained", (Note("only a page has room"),), page_only=True),
+        Section("Nothing", (Table("", (Column("a"),), ()), Figure("none", lambda: None))),
+        Section("Looked up", (Items(("first", "second")),), folded=True),
+        Section("Drawn", (Figure("line", Drawing),)),
+        Code("rocelab drill run", title="how"),
+    ),
+    name="link-flap",
+    verdict=Toned("failed", Tone.BAD),
+    kind="rocelab drill `link-flap`",
+    meta="lab zone-small",
+    answer=(
+        Note(("Two flows out: see ", Link("evidence", "evidence/1/"))),
+        Cards((Card("Packets lost", "62"),)),
+    ),
+)
+
+
+class Outline(HTMLParser):
+    """Elements that stay open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("render", [printed, html, markdown_of])
+def test_every_medium_has_the_figures_the_answer_and_the_verdict(render) -> None:
+    text = render(DOCUMENT)
+    for words in ("1,234,567", "21.8 ms", "not met", "Phase idle", "Two flows out", "failed"):
+        assert words in text
+    assert "Nothing" not in text
+
+
+@pytest.mark.parametrize("render", [printed, markdown_of])
+def test_explanations_figures_and_cards_are_for_pages(render) -> None:
+    text = render(DOCUMENT)
+    for words in ("what it is", "another", "Explained", "Drawn", "Packets lost"):
+        assert words not in text
+        assert words in html(DOCUMENT)
+
+
+def test_a_terminal_ends_with_the_answer_and_a_page_begins_with_it() -> None:
+    text = printed(DOCUMENT)
+    assert text.index("Links") < text.index("1,234,567") < text.index("Two flows out")
+    assert text.rstrip().endswith("link-flap: failed")
+    page = html(DOCUMENT)
+    assert page.index("Two flows out") < page.index("1,234,567")
+
+
+def test_a_page_is_well_formed_links_its_sections_and_escapes_text() -> None:
+    outline = Outline()
+    page = html(DOCUMENT)
+    outline.feed(page)
+    assert outline.open == []
+    assert "<cable>" not in page
+    assert '<a href="evidence/1/">evidence</a>' in page
+    assert "<code>link-flap</code>" in page
+    assert '<td class="bad">not met</td>' in page
+    for anchor in ("phase-idle", "loads", "explained"):
+        assert f'<a href="#{anchor}">' in page
+        assert f'<h2 id="{anchor}">' in page
+    assert html(DOCUMENT) == page
+
+
+def test_sections_of_one_title_have_anchors_that_differ() -> None:
+    phases = tuple(
+        Chapter(name, (Section("Events", (Note("here"),)),)) for name in ("one", "two", "three")
+    )
+    page = html(Document("Phases", phases))
+    assert [page.count(f'id="{anchor}"') for anchor in ("events", "events--2", "events--3")] == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_what_a_medium_folds_is_a_detail_in_markdown() -> None:
+    text = markdown_of(DOCUMENT)
+    assert "<details><summary>Looked up</summary>\n\n- first\n- second\n\n</details>" in text
+    assert text.startswith("### link-flap: failed\n\nTwo \\<cables\\>. lab zone-small.\n")
