@@ -1,19 +1,22 @@
 """The JSON documents that commands write, read from the dataclasses that they are made of.
 
-A class's docstring says what it is and, as `name: what it is.`, what its keys are; annotations give
-the types. Everything here is pure.
+A class's docstring says what it is, the string below a field what the key is; annotations give the
+types. Everything here is pure.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from itertools import pairwise
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from rocelab.cli.catalog import CatalogRow
 from rocelab.drills.listing import DrillRow
@@ -124,8 +127,9 @@ def _hints(document_class: type[Any]) -> dict[str, Any]:
 
 def _section(document_class: type[Any], *, root: bool) -> Section:
     hints = _hints(document_class)
-    text, meanings = described(inspect.getdoc(document_class) or "", list(hints))
-    rows = [(key, _type(hint), meanings.get(key, "")) for key, hint in hints.items()]
+    texts = field_texts(document_class)
+    rows = [(key, _type(hint), texts.get(key, "")) for key, hint in hints.items()]
+    text = _in_json(inspect.getdoc(document_class) or "")
     return Section("" if root else heading(document_class), text, tuple(rows))
 
 
@@ -141,19 +145,28 @@ def _every_class() -> frozenset[type[Any]]:
     return frozenset(one for document in DOCUMENTS for one in _classes(document.root))
 
 
-def described(docstring: str, keys: list[str]) -> tuple[str, Mapping[str, str]]:
-    """A docstring without what it says of keys, and that by key."""
-    name = "|".join(map(re.escape, keys))
-    begins = re.compile(rf"(?:(?<=[.;])\s+|(?<=\n)\s*)((?:{name})(?:(?:,| and)\s+(?:{name}))*):\s+")
-    text, *parts = begins.split(re.sub(r"\bNone\b", "`null`", docstring))
-    meanings: dict[str, str] = {}
-    for names, meaning in zip(parts[::2], parts[1::2], strict=True):
-        body, _, rest = meaning.partition("\n\n")
-        if rest:
-            text = f"{text}\n\n{rest}"
-        for key in re.split(r",\s+|\s+and\s+", names):
-            meanings[key] = " ".join(body.split()).rstrip(".;")
-    return text.rstrip(";, \n"), meanings
+def field_texts(holder: type[Any]) -> Mapping[str, str]:
+    """The string below each field of a class, or of a class that it extends."""
+    texts: dict[str, str] = {}
+    for base in reversed(holder.__mro__):
+        if is_dataclass(base):
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            texts |= _texts_below(cast("ast.ClassDef", definition).body)
+    return texts
+
+
+def _texts_below(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for pair in pairwise(statements):
+        match pair:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, _in_json(text)
+
+
+def _in_json(text: str) -> str:
+    return re.sub(r"\bNone\b", "`null`", text)
 
 
 def _type(hint: object) -> str:

@@ -42,20 +42,18 @@ BINS = 200
 
 @dataclass(frozen=True, slots=True)
 class _FullLink:
-    """A link with a standing queue before it.
-
-    foreign: the share of its bytes not of this job; reached: the share of its rate that the job's
-    own sends reached over it; stretch: the ratio of its flows' round trips to the time that the
-    queues on their way explain.
-    """
+    """A link with a standing queue before it."""
 
     link: DirectedLink
     queue: QueueFigures
     figures: LinkFigures
     flows: tuple[FlowFigures, ...]
     foreign: float
+    """The share of its bytes not of this job."""
     reached: float
+    """The share of its rate that the job's own sends reached over it."""
     stretch: float
+    """The ratio of its flows' round trips to the time that the queues on their way explain."""
 
 
 def full_links(

@@ -77,16 +77,15 @@ class Stops:
 
 @dataclass(frozen=True, slots=True)
 class PauseOrigin:
-    """Where pauses began: at `node`, which nobody had paused.
-
-    cause: SLOW_RECEIVER, PAUSE_STORM, INCAST, or None for anything else. ports: of switches,
-    towards the receivers. pauses: those that go back to it.
-    """
+    """Where pauses began: at `node`, which nobody had paused."""
 
     node: str
     cause: Cause | None
+    """SLOW_RECEIVER, PAUSE_STORM, INCAST, or None for anything else."""
     ports: tuple[DirectedLink, ...]
+    """Of switches, towards the receivers."""
     pauses: tuple[TracedPause, ...]
+    """Those that go back to it."""
     evidence: tuple[str, ...] = ()
 
     @property

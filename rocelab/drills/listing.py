@@ -11,14 +11,16 @@ _NS_PER_S = 10**9
 
 @dataclass(frozen=True, slots=True)
 class DrillRow:
-    """A drill in a list. kind: `probes`, `jobs`, or `probes and jobs`. seconds: how long the
-    traffic of one run lasts, without lab up and down; None with jobs, which end by themselves."""
+    """A drill in a list."""
 
     name: str
     lab: str
     kind: str
+    """`probes`, `jobs`, or `probes and jobs`."""
     title: str
     seconds: float | None
+    """How long the traffic of one run lasts, without lab up and down; None with jobs, which end by
+    themselves."""
 
 
 def row_of(drill: DrillSpec) -> DrillRow:

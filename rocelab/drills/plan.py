@@ -62,12 +62,13 @@ PlannedPhase = ProbePhase | JobPhase
 
 @dataclass(frozen=True, slots=True)
 class PlannedDrill:
-    """A drill that fits its lab. notes: what is left out of it there."""
+    """A drill that fits its lab."""
 
     spec: DrillSpec
     fabric: Fabric
     phases: tuple[PlannedPhase, ...]
     notes: tuple[str, ...] = ()
+    """What is left out of it there."""
 
 
 def lab_of(drill: DrillSpec, path: Path) -> Path:

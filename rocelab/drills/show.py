@@ -15,11 +15,11 @@ _NS_PER_S = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One active time of a fault, ns after time 0. ends_ns: None for the end of all; for an
-    instant, its beginning."""
+    """One active time of a fault, ns after time 0."""
 
     begins_ns: int
     ends_ns: int | None
+    """None for the end of all; for an instant, its beginning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,12 @@ IPV4_END = 2**32
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A switch of the lowest tier, or two that share two-port NICs, with its block of addresses.
-
-    nics: the NICs below it, by index in the layout. The i-th has the address start + i x step: the
-    first address of its link, or the one that its two ports share.
-    """
+    """A switch of the lowest tier, or two that share two-port NICs, with its block of addresses."""
 
     switches: tuple[str, ...]
     nics: tuple[int, ...]
+    """The NICs below it, by index in the layout. The i-th has the address start + i x step: the
+    first address of its link, or the one that its two ports share."""
     start: int
     size: int
 
@@ -51,16 +49,14 @@ def homes_of(layout: Layout, space: AddressSpace) -> list[Home]:
 
 @dataclass(frozen=True, slots=True)
 class HomeCounts:
-    """The size of a fabric. A GPU has one NIC; a session is a cable between two switches.
-
-    addresses: what the blocks of its homes and the loopbacks of its other switches take.
-    """
+    """The size of a fabric. A GPU has one NIC; a session is a cable between two switches."""
 
     switches: int
     servers: int
     nics: int
     sessions: int
     addresses: int
+    """What the blocks of its homes and the loopbacks of its other switches take."""
 
 
 def addresses_of(switches: int, homes: int, nics: int, *, is_dual: bool = False) -> int:

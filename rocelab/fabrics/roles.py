@@ -14,17 +14,16 @@ TOP_TIER = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Role:
-    """The role of a node in a fabric; the same object for all nodes of a fabric that have it.
-
-    name: lower-case letters, the same in files, documents and names of tiers (`rtsw-ctsw`). tier: 0
-    for servers, 1 for the switches that they are wired to, up to 3 at the top. title, members: what
-    a picture calls one and all of them.
-    """
+    """The role of a node in a fabric; the same object for all nodes of a fabric that have it."""
 
     name: str
+    """Lower-case letters, the same in files, documents and names of tiers (`rtsw-ctsw`)."""
     tier: int
+    """0 for servers, 1 for the switches that they are wired to, up to 3 at the top."""
     title: str
+    """What a picture calls one and all of them."""
     members: str
+    """What a picture calls one and all of them."""
 
     SERVER: ClassVar[Role]
     RTSW: ClassVar[Role]

@@ -59,19 +59,18 @@ _STEP_NS = NS_PER_S // 4
 
 @dataclass(frozen=True, slots=True)
 class ListedFault:
-    """A fault that a lab has. `since_unix_s` is when it was recorded, just before it began.
-
-    driver: `none` if it stays until a user restores it; otherwise the state of the process `pid`
-    that should restore it. lost: why nothing can restore it, as its package is gone.
-    """
+    """A fault that a lab has. `since_unix_s` is when it was recorded, just before it began."""
 
     number: int
     kind: str
     subject: str
     since_unix_s: float
     driver: Literal["none", "alive", "orphaned"]
+    """`none` if it stays until a user restores it; otherwise the state of the process `pid` that
+    should restore it."""
     pid: int | None
     lost: str | None = None
+    """Why nothing can restore it, as its package is gone."""
 
     @property
     def since(self) -> str:

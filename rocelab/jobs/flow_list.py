@@ -17,8 +17,7 @@ MOST_FLOWS = 2**20
 @dataclass(frozen=True, eq=False)
 class FlowList:
     """X flows between ranks 0 to `ranks` - 1, by column: source, destination (never the same),
-    size_bytes of payload (> 0), start_s from the job's start. warnings: the parts of a file that
-    were ignored."""
+    size_bytes of payload (> 0), start_s from the job's start."""
 
     ranks: int
     source: Ints
@@ -26,6 +25,7 @@ class FlowList:
     size_bytes: Longs
     start_s: Floats
     warnings: tuple[str, ...] = ()
+    """The parts of a file that were ignored."""
 
     def __len__(self) -> int:
         return len(self.source)

@@ -31,13 +31,14 @@ class Loads:
 class Messages:
     """The messages of X transfers, in sending order, as R runs of equal ones.
 
-    The runs of transfer x are first[x] up to first[x + 1]. count: messages of each run; size_bytes:
-    payload of each of these.
+    The runs of transfer x are first[x] up to first[x + 1].
     """
 
     first: Longs
     count: Longs
+    """Messages of each run."""
     size_bytes: Longs
+    """Payload of each of these."""
 
 
 def spread_evenly(part_bytes: Longs, transport: TransportSpec) -> bool:

@@ -51,18 +51,19 @@ class Cut:
 
 @dataclass(frozen=True)
 class Nics:
-    """The NICs of a fabric by column, counted from 0 in the fabric's order.
-
-    server: the name; number: on that server, from 1; leaf: the switches that the NIC is wired to;
-    zone: of the first of these. nodes: the names of servers and switches.
-    """
+    """The NICs of a fabric by column, counted from 0 in the fabric's order."""
 
     fabric: str
     nodes: Collection[str]
+    """The names of servers and switches."""
     server: Sequence[str]
+    """The name."""
     number: Sequence[int]
+    """On that server, from 1."""
     leaf: Sequence[tuple[Hashable, ...]]
+    """The switches that the NIC is wired to."""
     zone: Sequence[Hashable]
+    """Of the first of these."""
 
     @cached_property
     def index(self) -> dict[NicRef, int]:

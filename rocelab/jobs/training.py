@@ -259,20 +259,20 @@ def _only(stage: int) -> slice:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An iteration if only the NICs limit the network, in seconds.
-
-    compute_s: operations at `gpu_flops`, all micro-batches. tensor_s: tensor parallel all-reduces.
-    bubble_s: the wait of a stage while the pipeline fills and drains, (p - 1) / v micro-batches.
-    exposed_s: the further wait of the longest chain of steps for the network. total_s: their
-    sum, a lower bound for the simulated time. gpu_flops: the resulting rate per GPU.
-    """
+    """An iteration if only the NICs limit the network, in seconds."""
 
     compute_s: float
+    """Operations at `gpu_flops`, all micro-batches."""
     tensor_s: float
+    """Tensor parallel all-reduces."""
     bubble_s: float
+    """The wait of a stage while the pipeline fills and drains, (p - 1) / v micro-batches."""
     exposed_s: float
+    """The further wait of the longest chain of steps for the network."""
     total_s: float
+    """Their sum, a lower bound for the simulated time."""
     gpu_flops: float
+    """The resulting rate per GPU."""
 
 
 def estimate(spec: TrainingSpec, nic_bps: float) -> Estimate:

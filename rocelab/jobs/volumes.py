@@ -71,23 +71,22 @@ def expert_bytes(
 
 @dataclass(frozen=True)
 class Volumes:
-    """Bytes per GPU; 0 for traffic that the job does not have.
-
-    gather_bytes, reduce_bytes: parameters gathered and gradients reduced by a stage's data parallel
-    group, per iteration; expert_*: those of its experts. pipeline_bytes: per boundary, micro-batch
-    and direction. tensor_bytes: one all-reduce, 4 per layer and micro-batch. context_bytes: one
-    layer's keys and values, gathered and reduced once per micro-batch. expert_bytes: one
-    all-to-all, 4 per layer and micro-batch.
-    """
+    """Bytes per GPU; 0 for traffic that the job does not have."""
 
     gather_bytes: float
+    """Parameters gathered by a stage's data parallel group, per iteration."""
     reduce_bytes: float
+    """Gradients reduced by that group, per iteration."""
     expert_gather_bytes: float
     expert_reduce_bytes: float
     pipeline_bytes: float
+    """Per boundary, micro-batch and direction."""
     tensor_bytes: float
+    """One all-reduce, 4 per layer and micro-batch."""
     context_bytes: float
+    """One layer's keys and values, gathered and reduced once per micro-batch."""
     expert_bytes: float
+    """One all-to-all, 4 per layer and micro-batch."""
 
 
 def volumes(spec: TrainingSpec) -> Volumes:

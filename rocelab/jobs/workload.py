@@ -17,27 +17,29 @@ from rocelab.base.arrays import Ints, Longs
 @dataclass(frozen=True, eq=False)
 class Sends:
     """Bytes of payload between ranks, by column: source, destination (never the same), size_bytes
-    (> 0). rounds: of the longest chain of sends one after the other, of all sends or of each.
-    chain: the number of the chain that each send is part of, NONE for none; a round costs the
-    latency of the chain's average path, so that a ring's latency is that of its own hops. None:
-    each send is a chain by itself. parts: the number of sends of about one size, consecutive or
-    not, that each merged send is the sum of; each of them is cut into messages and packets
-    separately. None: one. fill_bytes: the bytes that pass NICs one after the other before the last
-    rank gets a byte, in a pipeline of pieces. tokens: where chains are rings, how many chunks are
-    on each hop at once, so that chunks hide each other's latency; 0: chains are not rings. turn:
-    the number of the queue in which each send waits for the one before it, in the order of the
-    columns, NONE for one that waits for none. None: no send waits.
-    """
+    (> 0)."""
 
     source: Ints
     destination: Ints
     size_bytes: Longs
     rounds: int | Longs = 1
+    """Of the longest chain of sends one after the other, of all sends or of each."""
     parts: Longs | None = None
+    """The number of sends of about one size, consecutive or not, that each merged send is the sum
+    of; each of them is cut into messages and packets separately. None: one."""
     chain: Ints | None = None
+    """The number of the chain that each send is part of, NONE for none; a round costs the latency
+    of the chain's average path, so that a ring's latency is that of its own hops. None: each send
+    is a chain by itself."""
     fill_bytes: int = 0
+    """The bytes that pass NICs one after the other before the last rank gets a byte, in a pipeline
+    of pieces."""
     tokens: int = 0
+    """Where chains are rings, how many chunks are on each hop at once, so that chunks hide each
+    other's latency; 0: chains are not rings."""
     turn: Ints | None = None
+    """The number of the queue in which each send waits for the one before it, in the order of the
+    columns, NONE for one that waits for none. None: no send waits."""
 
     @property
     def each_parts(self) -> Longs:
@@ -47,32 +49,28 @@ class Sends:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """After all steps `after` (lower numbers) and then `compute_s`, `sends`; None: only compute.
-
-    iteration: the repetition of the job that it belongs to, from 0; a pause before an iteration
-    belongs to it.
-    """
+    """After all steps `after` (lower numbers) and then `compute_s`, `sends`; None: only compute."""
 
     name: str
     after: tuple[int, ...] = ()
     compute_s: float = 0.0
     sends: Sends | None = None
     iteration: int = 0
+    """The repetition of the job that it belongs to, from 0; a pause before an iteration belongs to
+    it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """The steps of a job with ranks 0 to `ranks` - 1.
-
-    ordered: each send of a schedule is its own step and waits for the same sends as in the lab;
-    else everything that one rank sends another in a collective is one send, and all begin together,
-    except those of an AlltoAll(v), which go in turn. own_queue_pairs: each send has a connection
-    of its own; else all that two ranks send each other share one. warnings: the parts of a trace
-    that were ignored.
-    """
+    """The steps of a job with ranks 0 to `ranks` - 1."""
 
     ranks: int
     steps: tuple[Step, ...]
     ordered: bool = False
+    """Each send of a schedule is its own step and waits for the same sends as in the lab; else
+    everything that one rank sends another in a collective is one send, and all begin together,
+    except those of an AlltoAll(v), which go in turn."""
     own_queue_pairs: bool = False
+    """Each send has a connection of its own; else all that two ranks send each other share one."""
     warnings: tuple[str, ...] = ()
+    """The parts of a trace that were ignored."""

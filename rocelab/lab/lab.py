@@ -110,9 +110,10 @@ Running = TypeVar("Running", bound="RunningLab", covariant=True)
 
 
 class PlannedLab(Generic[Running]):
-    """A planned lab: a spec and the fabric that it means. running: the class of what `up` gives."""
+    """A planned lab: a spec and the fabric that it means."""
 
     running: type[Running]
+    """The class of what `up` gives."""
 
     def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
         """`provider` makes its nodes (`rocelab.lab.providers`): namespaces by default."""

@@ -85,33 +85,31 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class KnownFault:
-    """A fault in the lab, with its number in the lab's record. missing: the package of its kind,
-    if that is not installed any more: nothing can restore it."""
+    """A fault in the lab, with its number in the lab's record."""
 
     number: int
     kind: str
     missing: str | None = None
+    """The package of its kind, if that is not installed any more: nothing can restore it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """Every node of a lab, in build order, its active faults and its lossless classes, if any.
-
-    broken_cables: switches whose cables, or those of them that a fault delays, let nothing through,
-    as their delay line has ended or is stopped.
-    lacks_controller: the scheme's does not run, so that nothing answers failures and load.
-    deviations: kernel settings that are not as planned.
-    frr_memory: how FRR's daemons use memory, None with another stack.
-    """
+    """Every node of a lab, in build order, its active faults and its lossless classes, if any."""
 
     lab: str
     nodes: tuple[NodeStatus, ...]
     faults: tuple[KnownFault, ...] = ()
     lossless: LosslessOverview | None = None
     broken_cables: tuple[str, ...] = ()
+    """Switches whose cables, or those of them that a fault delays, let nothing through, as their
+    delay line has ended or is stopped."""
     lacks_controller: bool = False
+    """The scheme's does not run, so that nothing answers failures and load."""
     deviations: tuple[Deviation, ...] = ()
+    """Kernel settings that are not as planned."""
     frr_memory: str | None = FrrMemory.PLAIN
+    """How FRR's daemons use memory, None with another stack."""
 
     @property
     def converged(self) -> bool:

@@ -27,19 +27,18 @@ dynamic buffer calculation."""
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What may still arrive for a class after its port has crossed XOFF, in bytes, term by term.
-
-    frame: one that the port itself has begun to send, before its pause; begun: one that the peer
-    has begun when it stops; cable: what is on the way, in both directions; response: what the peer
-    sends before it stops.
-    """
+    """What may still arrive for a class after its port has crossed XOFF, in bytes, term by term."""
 
     rate_bps: int
     mtu: int
     frame: int
+    """One that the port itself has begun to send, before its pause."""
     begun: int
+    """One that the peer has begun when it stops."""
     cable: int
+    """What is on the way, in both directions."""
     response: int
+    """What the peer sends before it stops."""
     cell_factor: float
 
     @property

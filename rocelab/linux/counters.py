@@ -14,11 +14,11 @@ class DepthCounters:
     """The depths of a queue when packets arrived, which only the engine `bpf` sees.
 
     `packets` and `marked` have an entry per bin of `QueuePlan.bin_edges_bytes`. A depth is the
-    bytes of the frames ahead of the packet, not its own. max_bytes: since jobs last began, the
-    others since the port was created.
+    bytes of the frames ahead of the packet, not its own.
     """
 
     max_bytes: int
+    """Since jobs last began, the others since the port was created."""
     sum_bytes: int
     packets: tuple[int, ...]
     marked: tuple[int, ...]
@@ -32,24 +32,26 @@ class DepthCounters:
 
 @dataclass(frozen=True, slots=True)
 class OtherCounters:
-    """What of a queue's packets was not RoCEv2 over IPv4, which only the engine `bpf` sees.
-
-    tcp, udp, icmp, rest: packets by protocol. held_max_bytes: in the queue at once, since jobs last
-    began; none was there longer than since the queue was last empty, so they may have been fewer.
-    crowded_out: RoCEv2 packets that would not have been dropped, had no others been in the port.
-    """
+    """What of a queue's packets was not RoCEv2 over IPv4, which only the engine `bpf` sees."""
 
     tcp: int = 0
+    """Packets by protocol."""
     udp: int = 0
+    """Packets by protocol."""
     icmp: int = 0
+    """Packets by protocol."""
     rest: int = 0
+    """Packets by protocol."""
     bytes: int = 0
     marked: int = 0
     ce_out: int = 0
     dropped_packets: int = 0
     dropped_bytes: int = 0
     held_max_bytes: int = 0
+    """In the queue at once, since jobs last began; none was there longer than since the queue was
+    last empty, so they may have been fewer."""
     crowded_out: int = 0
+    """RoCEv2 packets that would not have been dropped, had no others been in the port."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,14 @@ SETTINGS = Path("/proc/sys/net/ipv4/ip_forward")
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A bit of CapEff (include/uapi/linux/capability.h) and what a lab does with it.
-
-    needed: required to bring a lab up. takes_down: required to take one down.
-    """
+    """A bit of CapEff (include/uapi/linux/capability.h) and what a lab does with it."""
 
     name: str
     bit: int
     needed: bool
+    """Required to bring a lab up."""
     takes_down: bool
+    """Required to take one down."""
     purpose: str
     remedy: str = "run as root; in a container: --cap-add"
 

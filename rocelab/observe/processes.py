@@ -33,12 +33,14 @@ CONTROLLER_STALL_LIMIT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """What a lab's processes did during a run. problems: why it is no measurement. warnings: what
-    of latency was the machine's. late_on_cables: packets that left a cable late."""
+    """What a lab's processes did during a run."""
 
     problems: tuple[str, ...] = ()
+    """Why it is no measurement."""
     warnings: tuple[str, ...] = ()
+    """What of latency was the machine's."""
     late_on_cables: int = 0
+    """Packets that left a cable late."""
 
 
 class ProcessWatch:

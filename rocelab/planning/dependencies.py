@@ -48,31 +48,28 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a search found.
-
-    states: of how many states of the fabric's links it gives the answer, first that in which none
-    failed; 0 if the routes are too many to follow. If there is a cycle it ended there. alone: the
-    links that failed alone; pairs: whether any two of all links did.
-    """
+    """What a search found."""
 
     cycle: Cycle | None
     states: int
+    """Of how many states of the fabric's links it gives the answer, first that in which none
+    failed; 0 if the routes are too many to follow. If there is a cycle it ended there."""
     alone: int
+    """The links that failed alone."""
     pairs: bool
+    """Whether any two of all links did."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failures:
-    """The states of the links to search.
-
-    followed: the links that fail at once in each state whose routes are followed, first none.
-    alone: the links whose failure alone is like one of these. pairs: whether the failure of each
-    two is.
-    """
+    """The states of the links to search."""
 
     followed: tuple[tuple[Link, ...], ...]
+    """The links that fail at once in each state whose routes are followed, first none."""
     alone: int
+    """The links whose failure alone is like one of these."""
     pairs: bool
+    """Whether the failure of each two is."""
 
 
 def is_up_down(fabric: Fabric) -> bool:

@@ -210,15 +210,14 @@ class Prefix:
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What a lab that others made had when it was adopted, where a planned one has what its policy
-    says.
-
-    routes: of each switch, the links of the next hops of each prefix. sessions: the names of the
-    links that carry a BGP session. daemons: the routing daemons of each node.
-    """
+    says."""
 
     routes: Mapping[str, Mapping[str, tuple[Link, ...]]]
+    """Of each switch, the links of the next hops of each prefix."""
     sessions: frozenset[str]
+    """The names of the links that carry a BGP session."""
     daemons: Mapping[str, tuple[str, ...]]
+    """The routing daemons of each node."""
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,7 @@ class NicBuffer:
 @dataclass(frozen=True, slots=True)
 class PausePort:
     """A port of a switch or NIC. `slot` counts from 1, ports of switches first; `peer` is that of
-    the cable's other end. `pool` is the memory of its switch, 0 for a NIC.
-
-    delay_ns: from a threshold crossed here until the peer has stopped or gone on: what the lab does
-    not hold itself of the cable, there and back, and the peer's response. quantum_ns: the time of a
-    pause frame's quantum at this port. headroom: for each class, with what the lab's emulation may
-    add.
-    """
+    the cable's other end. `pool` is the memory of its switch, 0 for a NIC."""
 
     slot: int
     peer: int
@@ -58,8 +52,12 @@ class PausePort:
     rate_bps: int
     mtu: int
     headroom: int
+    """For each class, with what the lab's emulation may add."""
     delay_ns: int
+    """From a threshold crossed here until the peer has stopped or gone on: what the lab does not
+    hold itself of the cable, there and back, and the peer's response."""
     quantum_ns: float
+    """The time of a pause frame's quantum at this port."""
     buffer: NicBuffer | None
 
     @property

@@ -24,24 +24,24 @@ from rocelab.planning.queues import burst_bytes, class_of_dscp
 
 @dataclass(frozen=True, slots=True)
 class Carving:
-    """The memory of each of `switches` equal switches, in bytes.
-
-    reserved: of all lossless classes of all ports. headroom: of each port and class, by the rate
-    of its link; headroom_pool: of all of them. xoff: the threshold of the first class that fills,
-    while nothing else is held; a dynamic one falls as others hold packets.
-    marked_below: where marks begin below this depth of an egress queue, they begin before pauses.
-    """
+    """The memory of each of `switches` equal switches, in bytes."""
 
     role: Role
     switches: int
     ports: int
     memory: int
     reserved: int
+    """Of all lossless classes of all ports."""
     headroom: tuple[tuple[Headroom, int], ...]
+    """Of each port and class, by the rate of its link."""
     headroom_pool: int
+    """Of all of them."""
     xoff: int
+    """The threshold of the first class that fills, while nothing else is held; a dynamic one falls
+    as others hold packets."""
     xon: int
     marked_below: int
+    """Where marks begin below this depth of an egress queue, they begin before pauses."""
 
     @property
     def shared(self) -> int:

@@ -22,17 +22,15 @@ from rocelab.routes.balance import PairedChoices
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkLoads:
     """The load of each of `Fabric.directed_links`: flows, payload and data packets, the last two
-    None if unknown.
-
-    crossing: flows of each group of parallel links, by (tier, direction, lower node). choices:
-    pairs of consecutive choices of a flow.
-    """
+    None if unknown."""
 
     flows: Longs
     bytes: Longs | None
     packets: Longs | None
     crossing: Mapping[tuple[str, Direction, str], int]
+    """Flows of each group of parallel links, by (tier, direction, lower node)."""
     choices: tuple[PairedChoices, ...]
+    """Pairs of consecutive choices of a flow."""
 
 
 def by_link(fabric: Fabric, values: Longs) -> dict[DirectedLink, int]:

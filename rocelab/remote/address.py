@@ -106,9 +106,10 @@ def parse_address(text: str) -> HostAddress:
 
 @dataclass(frozen=True, slots=True)
 class OpenSsh:
-    """The configuration as OpenSSH's client reads it: `ssh -G`. program: its path."""
+    """The configuration as OpenSSH's client reads it: `ssh -G`."""
 
     program: str
+    """Its path."""
     config: Path
 
     def lookup(self, address: HostAddress) -> dict[str, Any]:

@@ -49,13 +49,7 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRun:
-    """One run of a cell's job. Times are in both clocks, rates of the modelled network.
-
-    job_time: from the first packet to the last, warm-up included. tiers: balance of data packets,
-    beside uniform random hashing of as many flows. nics: of each rank, as `server:nic`. flows: of
-    its ranks' queue pairs. misplaced_packets: how many took another link
-    than predicted; None, and `polarizations` empty, if the scheme's paths cannot be predicted.
-    """
+    """One run of a cell's job. Times are in both clocks, rates of the modelled network."""
 
     problems: tuple[str, ...]
     errors: tuple[str, ...]
@@ -64,16 +58,22 @@ class ComparisonRun:
     busbw_gbs: tuple[float, ...]
     jct_ratio: tuple[float, ...]
     job_time: Times
+    """From the first packet to the last, warm-up included."""
     transport: Transport
     fidelity: JobFidelity
     marked: int
     dropped_packets: int
     links: tuple[LinkUse, ...]
     tiers: tuple[TierBalance, ...]
+    """Balance of data packets, beside uniform random hashing of as many flows."""
     polarizations: tuple[Polarization, ...]
     misplaced_packets: int | None
+    """How many took another link than predicted; None, and `polarizations` empty, if the scheme's
+    paths cannot be predicted."""
     nics: tuple[str, ...] = ()
+    """Of each rank, as `server:nic`."""
     flows: tuple[FlowFigures, ...] = ()
+    """Of its ranks' queue pairs."""
 
     @property
     def valid(self) -> bool:
@@ -108,13 +108,13 @@ class TierFigures:
 class CellFigures:
     """The figures of a cell, over the iterations of its valid runs (of all runs if none is valid).
 
-    Rates are packets per second of the modelled network. goodput_share: BusBW over the rate of a
-    NIC. polarizations: of each pair of tiers, in the first run.
+    Rates are packets per second of the modelled network.
     """
 
     busbw_gbs: Spread
     jct_ratio: Spread
     goodput_share: float
+    """BusBW over the rate of a NIC."""
     out_of_order_pps: float
     out_of_order_share: float
     retransmission_pps: float
@@ -124,6 +124,7 @@ class CellFigures:
     dropped_packets: float
     tiers: tuple[TierFigures, ...]
     polarizations: tuple[Polarization, ...]
+    """Of each pair of tiers, in the first run."""
     misplaced_packets: int | None
 
 

@@ -67,38 +67,40 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementMethod:
-    """The parameters of the measurement; every figure depends on them and is reported with them.
-
-    sampling_interval_ns: the Packet Sampling Interval of the rate-derived method (RFC 6412 section
-    3.7.4). sustained_ns: the Sustained Convergence Validation Time (section 3.7.5): how long
-    forwarding must stay whole before it counts as recovered.
-    """
+    """The parameters of the measurement; every figure depends on them and is reported with them."""
 
     sampling_interval_ns: int
+    """The Packet Sampling Interval of the rate-derived method (RFC 6412 section 3.7.4)."""
     sustained_ns: int
+    """The Sustained Convergence Validation Time (section 3.7.5): how long forwarding must stay
+    whole before it counts as recovered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A run of consecutive lost packets.
-
-    start_ns: when the first of them was sent. end_ns: when the next packet that arrived was sent,
-    None if none arrived after it. event: the index of the event that it is attributed to, None
-    outside all windows. start_gap_ns, end_gap_ns: how far before its start the packet before was
-    sent, and how far before its end the last lost packet: connectivity went, and came back, at some
-    instant in between. 0 without such a packet. held_ns: how much later than its stamp a packet at
-    its ends may have left, because the sender did not get the CPU. stray: it is of one packet, and
-    not of the first after its event: by itself it shows no loss of connectivity.
-    """
+    """A run of consecutive lost packets."""
 
     start_ns: int
+    """When the first of them was sent."""
     end_ns: int | None
+    """When the next packet that arrived was sent, None if none arrived after it."""
     lost: int
     event: int | None = None
+    """The index of the event that it is attributed to, None outside all windows."""
     start_gap_ns: int = 0
+    """How far before its start the packet before was sent, and how far before its end the last lost
+    packet: connectivity went, and came back, at some instant in between. 0 without such a
+    packet."""
     end_gap_ns: int = 0
+    """How far before its start the packet before was sent, and how far before its end the last lost
+    packet: connectivity went, and came back, at some instant in between. 0 without such a
+    packet."""
     held_ns: int = 0
+    """How much later than its stamp a packet at its ends may have left, because the sender did not
+    get the CPU."""
     stray: bool = False
+    """It is of one packet, and not of the first after its event: by itself it shows no loss of
+    connectivity."""
 
     @property
     def resolution_ns(self) -> int:
@@ -110,35 +112,34 @@ class Outage:
 class FlowConvergence:
     """What one event did to one flow. Times are None if there is nothing to measure: the flow was
     not affected, or it did not recover, or another event hit it before its recovery had lasted; in
-    the last case it still counts as `restored`.
-
-    convergence_ns: Route-Specific Convergence Time (RFC 6412 section 3.6.3): from the Convergence
-        Event Instant (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`. If the
-        network found no other path, that is the repair. RFC 6412 counts packets lost due to the
-        convergence event (3.7.2). Every packet counts that is lost from the event on, but only an
-        outage that is not `stray` has a recovery: forwarding was whole right before a stray packet
-        and right after it, so its place tells nothing of the event.
-    loss_derived_ns: Route-Specific Loss-Derived Method (3.5.3): Convergence Packet Loss (3.7.2)
-        divided by the flow's offered rate.
-    loss_of_connectivity_ns: Route Loss of Connectivity Period (3.6.5): the summed duration of the
-        outages until recovery.
-    rate_derived_ns: Rate-Derived Method (3.5.1), see `rate_derived_convergence`.
-    lost: Convergence Packet Loss, until recovery; `lost_after_recovery` are losses after it, still
-    inside the event's window. resolution_ns: the error bound of its times from the packets sent
-    around the outages: a packet interval for each outage, or more if the sender was late there.
-    stray: every outage was `stray`: they cannot be told from accidental losses, and have no times.
-    """
+    the last case it still counts as `restored`."""
 
     affected: bool
     restored: bool
     lost: int
+    """Convergence Packet Loss, until recovery; `lost_after_recovery` are losses after it, still
+    inside the event's window."""
     lost_after_recovery: int
     convergence_ns: int | None
+    """Route-Specific Convergence Time (RFC 6412 section 3.6.3): from the Convergence Event Instant
+    (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`. If the network found no
+    other path, that is the repair. RFC 6412 counts packets lost due to the convergence event
+    (3.7.2). Every packet counts that is lost from the event on, but only an outage that is not
+    `stray` has a recovery: forwarding was whole right before a stray packet and right after it, so
+    its place tells nothing of the event."""
     loss_derived_ns: float | None
+    """Route-Specific Loss-Derived Method (3.5.3): Convergence Packet Loss (3.7.2) divided by the
+    flow's offered rate."""
     loss_of_connectivity_ns: int | None
+    """Route Loss of Connectivity Period (3.6.5): the summed duration of the outages until
+    recovery."""
     rate_derived_ns: int | None
+    """Rate-Derived Method (3.5.1), see `rate_derived_convergence`."""
     resolution_ns: int = 0
+    """The error bound of its times from the packets sent around the outages: a packet interval for
+    each outage, or more if the sender was late there."""
     stray: bool = False
+    """Every outage was `stray`: they cannot be told from accidental losses, and have no times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,31 +167,31 @@ class FlowMeasurement:
 @dataclass(frozen=True, slots=True)
 class EventConvergence:
     """What one event did to all flows together. Times cover the affected flows whose loss was not
-    `stray`: None if there is none, or if one of them did not recover.
-
-    first_route_convergence_ns: First Route Convergence Time (RFC 6412 section 3.6.2), from the
-        event to the recovery of the first affected flow.
-    full_convergence_ns: Full Convergence Time (3.6.1), to the recovery of the last one.
-    loss_derived_ns: Loss-Derived Convergence Time (3.6.4): packets lost by the affected flows
-        divided by their offered rate, an average over them. Flows that never crossed the failed
-        element are left out: the method assumes that all of the offered load did.
-    rate_derived_ns: Rate-Derived Method (3.5.1), of the last affected flow whose throughput it saw
-    fall; None without one. loss_of_connectivity_ns: longest Route Loss of Connectivity Period
-    (3.6.5) of any flow. resolution_ns: the error bound of these times: that of the affected flows
-    plus the uncertainty of the event's instant. stray_flows: affected flows whose loss was `stray`.
-    """
+    `stray`: None if there is none, or if one of them did not recover."""
 
     affected_flows: int
     restored: bool
     lost: int
     lost_after_recovery: int
     first_route_convergence_ns: int | None
+    """First Route Convergence Time (RFC 6412 section 3.6.2), from the event to the recovery of the
+    first affected flow."""
     full_convergence_ns: int | None
+    """Full Convergence Time (3.6.1), to the recovery of the last one."""
     loss_derived_ns: float | None
+    """Loss-Derived Convergence Time (3.6.4): packets lost by the affected flows divided by their
+    offered rate, an average over them. Flows that never crossed the failed element are left out:
+    the method assumes that all of the offered load did."""
     rate_derived_ns: int | None
+    """Rate-Derived Method (3.5.1), of the last affected flow whose throughput it saw fall; None
+    without one."""
     loss_of_connectivity_ns: int | None
+    """Longest Route Loss of Connectivity Period (3.6.5) of any flow."""
     resolution_ns: int = 0
+    """The error bound of these times: that of the affected flows plus the uncertainty of the
+    event's instant."""
     stray_flows: int = 0
+    """Affected flows whose loss was `stray`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +199,7 @@ class Overall:
     """The figures of one run: sums over flows, and each time of the worst event.
 
     `restored` is true when every affected flow recovered and no flow ended in an outage.
-    `affected_flows` counts flows affected by any event. resolution_ns: the largest of the events',
-    and at least the packet interval.
+    `affected_flows` counts flows affected by any event.
     """
 
     flows: int
@@ -217,6 +217,7 @@ class Overall:
     rate_derived_ns: int | None
     loss_of_connectivity_ns: int | None
     resolution_ns: float
+    """The largest of the events', and at least the packet interval."""
 
 
 def event_windows(events_ns: Sequence[int], limit_ns: int, end_ns: int) -> tuple[Window, ...]:

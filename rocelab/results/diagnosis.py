@@ -41,12 +41,7 @@ class SuspectLink:
 
 @dataclass(frozen=True, slots=True)
 class CauseVerdict:
-    """A cause and its subject: a server with its ranks, or links that cannot be told apart.
-
-    excess: how much longer transfers on the critical paths took than others of their size, as far
-    as they cross this cause. iterations: those that show it, 0 is the first, warm-up included.
-    evidence: the measurements, a sentence each.
-    """
+    """A cause and its subject: a server with its ranks, or links that cannot be told apart."""
 
     cause: Cause
     subject: str
@@ -54,8 +49,12 @@ class CauseVerdict:
     ranks: tuple[int, ...]
     links: tuple[SuspectLink, ...]
     excess: Times
+    """How much longer transfers on the critical paths took than others of their size, as far as
+    they cross this cause."""
     iterations: tuple[int, ...]
+    """Those that show it, 0 is the first, warm-up included."""
     evidence: tuple[str, ...]
+    """The measurements, a sentence each."""
 
     @property
     def finding(self) -> str:
@@ -68,11 +67,7 @@ class CauseVerdict:
 
 @dataclass(frozen=True, slots=True)
 class PathPart:
-    """A part of an iteration's critical path: a send from its earliest start to its end.
-
-    excess: its time beyond that of other sends of its size in the job; hosts: the part of the
-    excess in which the server at one of its ends stood still.
-    """
+    """A part of an iteration's critical path: a send from its earliest start to its end."""
 
     send: int
     source: int
@@ -80,34 +75,38 @@ class PathPart:
     posted: Times
     took: Times
     excess: Times
+    """Its time beyond that of other sends of its size in the job."""
     hosts: Times
+    """The part of the excess in which the server at one of its ends stood still."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The diagnosis of one job.
-
-    recorded: how many iterations have times. verdict: the cause with the greatest excess, or that
-    the run was invalid and why. others: further findings, including those without an effect on the
-    job's time. problems: why the run was invalid, empty if it was valid. notes: the job's own
-    collisions, the machine's stalls, why paths are unknown. typical: the median time of all
-    recorded. shown: the recorded iteration that shows the verdict most, or without a cause the one
-    with the greatest excess. took: its time. path: its critical path.
-    """
+    """The diagnosis of one job."""
 
     schema_version: int
     lab: str
     pattern: str
     ranks: int
     recorded: int
+    """How many iterations have times."""
     verdict: CauseVerdict
+    """The cause with the greatest excess, or that the run was invalid and why."""
     others: tuple[CauseVerdict, ...]
+    """Further findings, including those without an effect on the job's time."""
     problems: tuple[str, ...]
+    """Why the run was invalid, empty if it was valid."""
     notes: tuple[str, ...]
+    """The job's own collisions, the machine's stalls, why paths are unknown."""
     typical: Times
+    """The median time of all recorded."""
     shown: int
+    """The recorded iteration that shows the verdict most, or without a cause the one with the
+    greatest excess."""
     took: Times
+    """Its time."""
     path: tuple[PathPart, ...]
+    """Its critical path."""
 
 
 _FORMAT = Format(

@@ -49,25 +49,26 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class FigureDiff:
-    """A KPI in both results, over the valid repeats that measured it, in `unit`.
-
-    phase: None if the drill has only one; job: its number if the phase has several. old_values,
-    new_values: repeat by repeat, truths as 0 and 1; their spread is None without values.
-    difference: new median minus old. p_value: by `rocelab.base.statistics.rank_sum_p`. apart: no
-    value of one lies within the other's extremes.
-    """
+    """A KPI in both results, over the valid repeats that measured it, in `unit`."""
 
     phase: str | None
+    """None if the drill has only one."""
     job: int | None
+    """Its number if the phase has several."""
     kpi: str
     unit: str
     old_values: tuple[float, ...]
+    """Repeat by repeat, truths as 0 and 1; their spread is None without values."""
     new_values: tuple[float, ...]
+    """Repeat by repeat, truths as 0 and 1; their spread is None without values."""
     old: Spread | None
     new: Spread | None
     difference: float | None
+    """New median minus old."""
     p_value: float | None
+    """By `rocelab.base.statistics.rank_sum_p`."""
     apart: bool
+    """No value of one lies within the other's extremes."""
     finding: Finding
 
 

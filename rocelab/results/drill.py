@@ -68,23 +68,23 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True)
 class JobsRun:
-    """Jobs that ran at the same time.
-
-    problems: why the run is invalid; empty when it is valid. reports: of each job, in order; counts
-    of devices cover all jobs and are the same in each report. has_model: whether the
-    phase has a model. fair_shares: what it says; None without one, or if the job failed or sent
-    nothing. stages: of each event, empty without `measure.stages`. health: None without `health`.
-    diagnoses: what `rocelab diagnose` finds for each job, None for a stream, empty if the job has
-    no times of its sends; none unless the phase expects a diagnosis.
-    """
+    """Jobs that ran at the same time."""
 
     problems: tuple[str, ...]
+    """Why the run is invalid; empty when it is valid."""
     reports: tuple[JobReport, ...]
+    """Of each job, in order; counts of devices cover all jobs and are the same in each report."""
     has_model: bool = False
+    """Whether the phase has a model."""
     fair_shares: FairShares | None = None
+    """What it says; None without one, or if the job failed or sent nothing."""
     stages: tuple[Stages, ...] = ()
+    """Of each event, empty without `measure.stages`."""
     health: HealthReport | None = None
+    """None without `health`."""
     diagnoses: tuple[str | None, ...] = ()
+    """What `rocelab diagnose` finds for each job, None for a stream, empty if the job has no times
+    of its sends; none unless the phase expects a diagnosis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +149,14 @@ class PhaseRun:
 @dataclass(frozen=True, slots=True)
 class FigureSummary:
     """The KPIs of the probes, or of a job, over the valid runs, but for findings. A KPI in none of
-    the three does not apply.
-
-    truths: in how many runs a KPI was true. spread: over the runs that measured the KPI (its `n`).
-    unmeasured: in how many runs an applicable KPI was not measured.
-    """
+    the three does not apply."""
 
     truths: dict[str, int]
+    """In how many runs a KPI was true."""
     spread: dict[str, Spread]
+    """Over the runs that measured the KPI (its `n`)."""
     unmeasured: dict[str, int] = field(default_factory=dict)
+    """In how many runs an applicable KPI was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,27 +181,28 @@ class PhaseSummary:
 
 @dataclass(frozen=True)
 class DrillResult(LabDocument):
-    """The result of a drill.
-
-    drill, lab: the specs in full, every default written out, as JSON values in ns, bit/s and bytes;
-    a drill without phases has one phase of its own name. dilation: how many times slower than the
-    modelled network the lab ran. notes: features that the lab lacked on this machine. repeats: of
-    each, a run per phase, in order. passed: every phase has a valid run and every verdict passed;
-    the exit code is then 0.
-    """
+    """The result of a drill."""
 
     schema_version: int
     name: str
     title: str
     description: str
     drill: dict[str, Any]
+    """The specs in full, every default written out, as JSON values in ns, bit/s and bytes; a drill
+    without phases has one phase of its own name."""
     lab: dict[str, Any]
+    """The specs in full, every default written out, as JSON values in ns, bit/s and bytes; a drill
+    without phases has one phase of its own name."""
     environment: Environment
     dilation: float
+    """How many times slower than the modelled network the lab ran."""
     notes: tuple[str, ...]
+    """Features that the lab lacked on this machine."""
     repeats: tuple[tuple[PhaseRun, ...], ...]
+    """Of each, a run per phase, in order."""
     phases: tuple[PhaseSummary, ...]
     passed: bool
+    """Every phase has a valid run and every verdict passed; the exit code is then 0."""
 
     @property
     def outcome(self) -> Literal["passed", "failed", "not measured"]:

@@ -17,16 +17,7 @@ from rocelab.base.doors import plugins
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine and the software that gave the result.
-
-    started: UTC. command: the command line as typed, None where Python called the library.
-    runtime: that of the lab, as `--runtime` names it, None without a lab. runtime_versions: the
-    releases of the programs that made its nodes, and their image. frr_memory: how its FRR uses
-    memory, `lean`, `plain` or `lean, but` and the reason; None without a lab. routing: the routing
-    stack of the lab with its release, such as `BIRD 2.0.12`, None if that is FRR: frr_version is
-    empty with another. plugins: the packages installed that add something to rocelab, each with its
-    version.
-    """
+    """The machine and the software that gave the result."""
 
     tool_version: str
     kernel: str
@@ -36,12 +27,21 @@ class Environment:
     cpu_count: int
     memory_bytes: int
     started: str
+    """UTC."""
     command: str | None = None
+    """The command line as typed, None where Python called the library."""
     runtime: str | None = None
+    """That of the lab, as `--runtime` names it, None without a lab."""
     runtime_versions: Mapping[str, str] = field(default_factory=dict)
+    """The releases of the programs that made its nodes, and their image."""
     frr_memory: str | None = None
+    """How its FRR uses memory, `lean`, `plain` or `lean, but` and the reason; None without a
+    lab."""
     routing: str | None = None
+    """The routing stack of the lab with its release, such as `BIRD 2.0.12`, None if that is FRR:
+    frr_version is empty with another."""
     plugins: tuple[str, ...] = ()
+    """The packages installed that add something to rocelab, each with its version."""
 
     @property
     def routing_text(self) -> str:

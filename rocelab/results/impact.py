@@ -34,25 +34,30 @@ standard deviations of five, 2.3 of ten and 2.1 of twenty."""
 @dataclass(frozen=True, slots=True)
 class Impact:
     """The iteration that was under way, or next, when the first fault began; the slowest where the
-    uncertainty of the fault's instant (`Event.took_ns`) allows several.
-
-    iteration: its number, 0 the first, warm-up included. failed_ns: how long it took;
-    steady_ns and steady_p99_ns: the median and 99th percentile of the `steady` measured iterations
-    before it, all in the lab's clock. overhead: failed over steady, minus 1. overhead_low,
-    overhead_high: its bounds at CONFIDENCE, from the spread of the steady ones, over all iterations
-    that may have been hit. zero_impact: true if the upper bound is at most ZERO_IMPACT, false if
-    the lower one is above it, and None if they do not tell.
-    """
+    uncertainty of the fault's instant (`Event.took_ns`) allows several."""
 
     iteration: int
+    """Its number, 0 the first, warm-up included."""
     failed_ns: int
+    """How long it took."""
     steady: int
     steady_ns: float
+    """The median and 99th percentile of the `steady` measured iterations before it, all in the
+    lab's clock."""
     steady_p99_ns: float
+    """The median and 99th percentile of the `steady` measured iterations before it, all in the
+    lab's clock."""
     overhead: float
+    """Failed over steady, minus 1."""
     zero_impact: bool | None
+    """True if the upper bound is at most ZERO_IMPACT, false if the lower one is above it, and None
+    if they do not tell."""
     overhead_low: float | None = None
+    """Its bounds at CONFIDENCE, from the spread of the steady ones, over all iterations that may
+    have been hit."""
     overhead_high: float | None = None
+    """Its bounds at CONFIDENCE, from the spread of the steady ones, over all iterations that may
+    have been hit."""
 
 
 def overhead_bounds(failed_ns: int, steady_ns: npt.NDArray[np.int64]) -> tuple[float, float]:

@@ -69,15 +69,14 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """A rank and its NIC.
-
-    nic: as `server:nic`. waiting: how long in an iteration (the median) it had no transfer of its
-    own under way; None for streams and failed jobs.
-    """
+    """A rank and its NIC."""
 
     rank: int
     nic: str
+    """As `server:nic`."""
     waiting: Times | None
+    """How long in an iteration (the median) it had no transfer of its own under way; None for
+    streams and failed jobs."""
     posted_bytes: int
     acked_bytes: int
     delivered_bytes: int
@@ -85,17 +84,11 @@ class RankFigures:
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Counters of all queue pairs, warm-up included.
-
-    data_packets: sent, `retransmitted` among them. refused: packets of all kinds that a NIC did not
-    accept. ce: data packets that came with a congestion mark. out_of_order, duplicates: at
-    receivers. port_moves: how often a queue pair moved to the other port of its NIC. reordered:
-    packets that came after a later one; None unless the transport takes packets out of order.
-    reordered_share: of all packets received. reorder_extent: by how many packets at most.
-    """
+    """Counters of all queue pairs, warm-up included."""
 
     queue_pairs: int
     data_packets: int
+    """Sent, `retransmitted` among them."""
     retransmitted: int
     posted_bytes: int
     acked_bytes: int
@@ -104,17 +97,25 @@ class Transport:
     naks_sent: int
     naks_received: int
     out_of_order: int
+    """At receivers."""
     duplicates: int
+    """At receivers."""
     ce: int
+    """Data packets that came with a congestion mark."""
     cnps_sent: int
     cnps_received: int
     refused: int
+    """Packets of all kinds that a NIC did not accept."""
     icrc_errors: int
     unexpected: int
     port_moves: int = 0
+    """How often a queue pair moved to the other port of its NIC."""
     reordered: int | None = None
+    """Packets that came after a later one; None unless the transport takes packets out of order."""
     reordered_share: float | None = None
+    """Of all packets received."""
     reorder_extent: int | None = None
+    """By how many packets at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,7 @@ class RoundTrips:
 @dataclass(frozen=True, slots=True)
 class OtherTraffic:
     """What of a queue's packets was not RoCEv2: packets by protocol, which entered the queue; of
-    the queue's other counts those that are theirs. held_max_bytes: in the queue at once, at most.
-    crowded_out: RoCEv2 packets that would not have been dropped, had no others been in the port."""
+    the queue's other counts those that are theirs."""
 
     tcp: int
     udp: int
@@ -144,7 +144,9 @@ class OtherTraffic:
     dropped_packets: int
     dropped_bytes: int
     held_max_bytes: int
+    """In the queue at once, at most."""
     crowded_out: int
+    """RoCEv2 packets that would not have been dropped, had no others been in the port."""
 
     @property
     def packets(self) -> int:
@@ -155,10 +157,7 @@ class OtherTraffic:
 class QueueFigures:
     """What a switch port's queue of one traffic class did in this run; unused ones are left out.
 
-    None or empty: the lab's queues cannot count it. marked: marked here. ce_out: left with a mark,
-    set here or before. depth_max_bytes, depth_mean_bytes: on arrival. packets_by_depth,
-    marked_by_depth: by bin of depth on arrival, 8 below kmin, 16 from there to kmax and 8 above.
-    others: what of all these was not RoCEv2; None if nothing was.
+    None or empty: the lab's queues cannot count it.
     """
 
     node: str
@@ -167,13 +166,20 @@ class QueueFigures:
     packets: int
     bytes: int
     marked: int
+    """Marked here."""
     dropped_packets: int
     ce_out: int | None
+    """Left with a mark, set here or before."""
     depth_max_bytes: int | None
+    """On arrival."""
     depth_mean_bytes: float | None
+    """On arrival."""
     packets_by_depth: tuple[int, ...] = ()
+    """By bin of depth on arrival, 8 below kmin, 16 from there to kmax and 8 above."""
     marked_by_depth: tuple[int, ...] = ()
+    """By bin of depth on arrival, 8 below kmin, 16 from there to kmax and 8 above."""
     others: OtherTraffic | None = None
+    """What of all these was not RoCEv2; None if nothing was."""
 
     @property
     def roce_packets(self) -> int:
@@ -199,19 +205,18 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class LinkFigures:
-    """What a link carried from `sender` on.
-
-    packets: RoCEv2 packets that came in at the far end. bytes: of all frames that left, routing's
-    included. share: of the packets of its tier in this direction, None if the tier carried none.
-    """
+    """What a link carried from `sender` on."""
 
     link: str
     tier: str
     direction: Direction
     sender: str
     packets: int
+    """RoCEv2 packets that came in at the far end."""
     bytes: int
+    """Of all frames that left, routing's included."""
     share: float | None
+    """Of the packets of its tier in this direction, None if the tier carried none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +237,15 @@ class Goodput:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Rates of the senders of streams in the second half of the time when all of them send.
-
-    jfi: Jain's index; ratio: the fastest over the slowest, None if one sent nothing.
-    """
+    """Rates of the senders of streams in the second half of the time when all of them send."""
 
     start: Times
     end: Times
     rate_bps: dict[int, float]
     jfi: float | None
+    """Jain's index."""
     ratio: float | None
+    """The fastest over the slowest, None if one sent nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,25 +268,24 @@ class CountCheck:
 
 @dataclass(frozen=True, slots=True)
 class JobFidelity:
-    """How well this machine carried the run, in the lab's clock.
-
-    lost_share: the share of its sending time in which the worst port idled only because of the
-    machine. late_p99_ns, late_max_ns: how late packets left the worst port. backlog_share: the
-    share of the run in which packets that had arrived waited for the worst server, after a NIC's
-    interrupt moderation; the answers that others waited for came later by as much. agents_cpu_s:
-    CPU time of the endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor
-    kept.
-    """
+    """How well this machine carried the run, in the lab's clock."""
 
     lost_share: float
+    """The share of its sending time in which the worst port idled only because of the machine."""
     late_p99_ns: int
+    """How late packets left the worst port."""
     late_max_ns: int
+    """How late packets left the worst port."""
     agents_cpu_s: float
+    """CPU time of the endpoints, with the kernel's forwarding."""
     elapsed_s: float
     stolen_s: float
+    """CPU time that the hypervisor kept."""
     clock_jump_ns: int
     softnet_drops: int
     backlog_share: float | None = None
+    """The share of the run in which packets that had arrived waited for the worst server, after a
+    NIC's interrupt moderation; the answers that others waited for came later by as much."""
 
     @property
     def elapsed_ns(self) -> int:
@@ -293,18 +296,22 @@ class JobFidelity:
 class StepRecords:
     """When things happened in the last iterations, in ns of the lab since the job's start.
 
-    A row per iteration from `first` on; negative for never. first: its number; 0 is the first,
-    warm-up included. began_ns, ended_ns: with a column per rank. posted_ns: with a column per send:
-    all predecessors of the send were over, and it was posted to its queue pairs. arrived_ns: with a
-    column per send: the receiver took its last byte. acked_ns: with a column per send.
+    A row per iteration from `first` on; negative for never.
     """
 
     first: int
+    """Its number; 0 is the first, warm-up included."""
     began_ns: tuple[tuple[int, ...], ...]
+    """With a column per rank."""
     ended_ns: tuple[tuple[int, ...], ...]
+    """With a column per rank."""
     posted_ns: tuple[tuple[int, ...], ...]
+    """With a column per send: all predecessors of the send were over, and it was posted to its
+    queue pairs."""
     arrived_ns: tuple[tuple[int, ...], ...]
+    """With a column per send: the receiver took its last byte."""
     acked_ns: tuple[tuple[int, ...], ...]
+    """With a column per send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,79 +326,79 @@ class HostStall:
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """The data of one queue pair in one direction, warm-up included.
-
-    port: of the sender's NIC. packets: sent, `retransmitted` among them, in `messages`; some may
-    still wait in a port that is paused when the job ends. naks, timeouts, cnps, rtt_p50_ns,
-    rtt_p99_ns: at the sender. out_of_order, duplicates, ce: at the receiver. acks_sport, acks_qp:
-    source port and QP of the acknowledgements. acks_port: the port of the receiver's NIC that they
-    leave by. links: its path, by the kernels' tables before the job; empty under a scheme that does
-    not decide it.
-    """
+    """The data of one queue pair in one direction, warm-up included."""
 
     rank: int
     peer: int
     sport: int
     dest_qp: int
     port: int
+    """Of the sender's NIC."""
     acks_sport: int
+    """Source port and QP of the acknowledgements."""
     acks_qp: int
+    """Source port and QP of the acknowledgements."""
     acks_port: int
+    """The port of the receiver's NIC that they leave by."""
     bytes: int
     packets: int
+    """Sent, `retransmitted` among them, in `messages`; some may still wait in a port that is paused
+    when the job ends."""
     messages: int
     retransmitted: int
     naks: int
+    """At the sender."""
     timeouts: int
+    """At the sender."""
     cnps: int
+    """At the sender."""
     out_of_order: int
+    """At the receiver."""
     duplicates: int
+    """At the receiver."""
     ce: int
+    """At the receiver."""
     rtt_p50_ns: float | None
+    """At the sender."""
     rtt_p99_ns: float | None
+    """At the sender."""
     links: tuple[str, ...] = ()
+    """Its path, by the kernels' tables before the job; empty under a scheme that does not decide
+    it."""
 
 
 @dataclass(frozen=True)
 class JobReport(LabDocument):
-    """The result of a job. It is a valid measurement only if `problems` is empty.
-
-    job, lab: the specs in full, as JSON values. problems: why the run is invalid. errors: queue
-    pairs that failed; the job then ended, and has no headlines. headlines: time of an iteration,
-    algbw, busbw and JCT ratio; for streams goodput of all and of a sender. iterations: the measured
-    ones. roofline: the least time of an iteration: the bytes of the busiest NIC, with all headers
-    and Ethernet's preamble, FCS and gap, at its rate; no latency, no waiting, no links between
-    switches. completion: of all measured iterations, pauses included. round_trips: they include the
-    queues, and the time for which agents batch arrivals (1 us x dilation, 50 us to 1 ms of the
-    lab). accounting: counts of devices beside those of endpoints. flows: per queue pair and
-    direction with data. steps: of the last iterations, up to 32,768 sends; None for streams, for
-    failed jobs, and if one iteration has more sends than are kept. stalls: of 10 ms of the lab or
-    more. events: faults and repairs meanwhile, `t_ns` in ns of the lab since the start of the jobs;
-    nothing is merged, and a fault repaired only after the jobs has no end here. impact: the cost of
-    the first fault; None for streams, without a fault, with fewer than five measured iterations
-    before it, and if the job failed or was over by then. lossless: what classes with PFC did; None
-    in a lab without. resolution: the error bound of an iteration's time against the arrival of its
-    last message on the wire: how late a packet left at most, the longest round trip, and the share
-    of the longest iteration that a NIC may lose to this machine in a valid run; None without
-    iterations.
-    """
+    """The result of a job. It is a valid measurement only if `problems` is empty."""
 
     schema_version: int
     job: dict[str, Any]
+    """The specs in full, as JSON values."""
     lab: dict[str, Any]
+    """The specs in full, as JSON values."""
     environment: Environment
     clock: Clock
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
+    """Why the run is invalid."""
     errors: tuple[str, ...]
+    """Queue pairs that failed; the job then ended, and has no headlines."""
     fidelity: JobFidelity
     headlines: tuple[Headline, ...]
+    """Time of an iteration, algbw, busbw and JCT ratio; for streams goodput of all and of a
+    sender."""
     iterations: tuple[Times, ...]
+    """The measured ones."""
     roofline: Times | None
+    """The least time of an iteration: the bytes of the busiest NIC, with all headers and Ethernet's
+    preamble, FCS and gap, at its rate; no latency, no waiting, no links between switches."""
     completion: Times | None
+    """Of all measured iterations, pauses included."""
     ranks: tuple[RankFigures, ...]
     transport: Transport
     round_trips: RoundTrips | None
+    """They include the queues, and the time for which agents batch arrivals (1 us x dilation, 50 us
+    to 1 ms of the lab)."""
     queue_engine: str
     queues: tuple[QueueFigures, ...]
     links: tuple[LinkFigures, ...]
@@ -399,13 +406,26 @@ class JobReport(LabDocument):
     goodput: Goodput
     fairness: Fairness | None
     accounting: tuple[CountCheck, ...]
+    """Counts of devices beside those of endpoints."""
     flows: tuple[FlowFigures, ...] = ()
+    """Per queue pair and direction with data."""
     steps: StepRecords | None = None
+    """Of the last iterations, up to 32,768 sends; None for streams, for failed jobs, and if one
+    iteration has more sends than are kept."""
     stalls: tuple[HostStall, ...] = ()
+    """Of 10 ms of the lab or more."""
     events: tuple[Event, ...] = ()
+    """Faults and repairs meanwhile, `t_ns` in ns of the lab since the start of the jobs; nothing is
+    merged, and a fault repaired only after the jobs has no end here."""
     impact: Impact | None = None
+    """The cost of the first fault; None for streams, without a fault, with fewer than five measured
+    iterations before it, and if the job failed or was over by then."""
     lossless: Lossless | None = None
+    """What classes with PFC did; None in a lab without."""
     resolution: Times | None = None
+    """The error bound of an iteration's time against the arrival of its last message on the wire:
+    how late a packet left at most, the longest round trip, and the share of the longest iteration
+    that a NIC may lose to this machine in a valid run; None without iterations."""
 
     @property
     def valid(self) -> bool:

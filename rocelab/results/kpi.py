@@ -58,16 +58,17 @@ class Better(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PhaseJob:
     """A job of a phase, the input of its figures. `has_model`: whether the phase has a model;
-    `fair`: what it says, None if it could not be compared; data_classes: the traffic classes of the
-    data of all jobs of the phase; receivers: the NICs that receive data in any of them. diagnosis:
-    what `rocelab diagnose` finds, empty if nothing could be said; None if it was not asked."""
+    `fair`: what it says, None if it could not be compared."""
 
     report: JobReport
     has_model: bool
     fair: FairShares | None
     data_classes: frozenset[int]
+    """The traffic classes of the data of all jobs of the phase."""
     receivers: frozenset[str]
+    """The NICs that receive data in any of them."""
     diagnosis: str | None = None
+    """What `rocelab diagnose` finds, empty if nothing could be said; None if it was not asked."""
 
     def headline(self, name: str) -> float | None:
         """The median of a headline; None if the job has none of that name."""
@@ -88,24 +89,25 @@ def _always(_: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Kpi:
-    """A figure that a drill reports and for which a drill file may state an expectation.
-
-    better: None if neither direction is. of_probes, of_job: how it is read from a run of probes or
-    a job, None if it has none; `applies_to_run` and `applies` say to which runs and jobs it
-    applies. summed: endpoints count it, and a phase's value is the sum over its jobs; that of
-    findings has the finding of each job.
-    """
+    """A figure that a drill reports and for which a drill file may state an expectation."""
 
     name: str
     quantity: Quantity
     title: str
     meaning: str
     better: Better | None = None
+    """None if neither direction is."""
     of_probes: Callable[[ProbeRun], KpiValue] | None = None
+    """How it is read from a run of probes or a job, None if it has none; `applies_to_run` and
+    `applies` say to which runs and jobs it applies."""
     applies_to_run: Callable[[ProbeRun], bool] = _always
     of_job: Callable[[PhaseJob], KpiValue] | None = None
+    """How it is read from a run of probes or a job, None if it has none; `applies_to_run` and
+    `applies` say to which runs and jobs it applies."""
     applies: Callable[[PhaseJob], bool] = _always
     summed: bool = False
+    """Endpoints count it, and a phase's value is the sum over its jobs; that of findings has the
+    finding of each job."""
 
 
 def attribute(path: str) -> Callable[[PhaseJob], KpiValue]:

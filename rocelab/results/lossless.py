@@ -26,52 +26,56 @@ threshold to the peer's stop."""
 
 @dataclass(frozen=True, slots=True)
 class PauseFigures:
-    """What a port and a class did in this run; those without packets and pauses are left out.
-
-    peer: the node at the cable's other end, which it asked to pause (`pauses_sent`, refreshments
-    included) and which asked it (`pauses_received`). transitions: how often it stopped. paused_ns,
-    longest_ns: in all and at once, in the lab's clock. held_max_bytes, headroom_max_bytes: since
-    the lab came up, of what its switch held for it, in all and in its headroom; of a NIC what its
-    receive buffer held. dropped_packets: no room for them. late_packets: room was made for them,
-    since the peer stopped later than modelled. purged_packets: lost with a queue or cable.
-    discarded_packets: by the watchdog, which fired `watchdog` times. least_held_bytes: the least
-    that a NIC's receive buffer held when the NIC asked for a pause, or asked again; None if it
-    never did.
-    """
+    """What a port and a class did in this run; those without packets and pauses are left out."""
 
     node: str
     interface: str
     traffic_class: int
     peer: str
+    """The node at the cable's other end, which it asked to pause (`pauses_sent`, refreshments
+    included) and which asked it (`pauses_received`)."""
     packets: int
     pauses_sent: int
     pauses_received: int
     transitions: int
+    """How often it stopped."""
     paused_ns: int
+    """In all and at once, in the lab's clock."""
     longest_ns: int
+    """In all and at once, in the lab's clock."""
     held_bytes: int
     held_max_bytes: int
+    """Since the lab came up, of what its switch held for it, in all and in its headroom; of a NIC
+    what its receive buffer held."""
     headroom_max_bytes: int
+    """Since the lab came up, of what its switch held for it, in all and in its headroom; of a NIC
+    what its receive buffer held."""
     dropped_packets: int
+    """No room for them."""
     late_packets: int
+    """Room was made for them, since the peer stopped later than modelled."""
     purged_packets: int
+    """Lost with a queue or cable."""
     discarded_packets: int
+    """By the watchdog, which fired `watchdog` times."""
     watchdog: int
     least_held_bytes: int | None = None
+    """The least that a NIC's receive buffer held when the NIC asked for a pause, or asked again;
+    None if it never did."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseSpan:
-    """A pause that a port obeyed, in ns of the lab since the jobs' start; `peer` asked for it.
-    begin_ns: when the run began, if the pause is older. end_ns: None if it lasted to the end of the
-    run."""
+    """A pause that a port obeyed, in ns of the lab since the jobs' start; `peer` asked for it."""
 
     node: str
     interface: str
     traffic_class: int
     peer: str
     begin_ns: int
+    """When the run began, if the pause is older."""
     end_ns: int | None
+    """None if it lasted to the end of the run."""
 
     def length_ns(self, end_ns: int) -> int:
         """How long it lasted, if the run ended at `end_ns`."""
@@ -83,34 +87,36 @@ class Lossless:
     """Lossless classes in a run.
 
     lateness: of stops and starts, after they were due as modelled, in the lab's clock, of all ports
-    and of NICs alone (`nics_late_p99_ns`); None without pauses. delay_ns: the shortest modelled
-    time from a threshold to the peer's stop. spans_left_out: of `spans`, over and shorter than all
-    that are kept. unbalanced: where queues hold packets that no pause stops, or a
-    switch holds other bytes than its queues.
-    is_alive: the process that pauses ran at the end. restarts: how often it ended before and was
-    started again, each time with all gates open. is_recorded: its journal had room for all pauses.
-    unreported: events of ports that it did not get. unreceived: ports whose peer received fewer
-    pause frames than they sent, by how many. unaccounted: switches' ports, or switches whose
-    watchdog discarded packets, with packets that came in, and were neither admitted, dropped nor
-    discarded, by how many.
+    and of NICs alone (`nics_late_p99_ns`); None without pauses.
     """
 
     classes: tuple[int, ...]
     ports: tuple[PauseFigures, ...]
     spans: tuple[PauseSpan, ...]
     spans_left_out: int
+    """Of `spans`, over and shorter than all that are kept."""
     delay_ns: int
+    """The shortest modelled time from a threshold to the peer's stop."""
     late_p50_ns: int | None
     late_p99_ns: int | None
     late_max_ns: int | None
     unbalanced: tuple[str, ...]
+    """Where queues hold packets that no pause stops, or a switch holds other bytes than its
+    queues."""
     is_alive: bool
+    """The process that pauses ran at the end."""
     nics_late_p99_ns: int | None = None
     restarts: int = 0
+    """How often it ended before and was started again, each time with all gates open."""
     is_recorded: bool = True
+    """Its journal had room for all pauses."""
     unreported: int = 0
+    """Events of ports that it did not get."""
     unreceived: Mapping[str, int] = field(default_factory=dict)
+    """Ports whose peer received fewer pause frames than they sent, by how many."""
     unaccounted: Mapping[str, int] = field(default_factory=dict)
+    """Switches' ports, or switches whose watchdog discarded packets, with packets that came in, and
+    were neither admitted, dropped nor discarded, by how many."""
 
     @property
     def part(self) -> str:
@@ -209,15 +215,13 @@ class Lossless:
 
 @dataclass(frozen=True, slots=True)
 class Propagation:
-    """Pauses that spread from `root`, which was paused by nobody when it asked for them.
-
-    waited_ns: how long ports stopped because of it, by the node that stopped, in the lab's clock;
-    `depth` of each: 1 for the root's own peers.
-    """
+    """Pauses that spread from `root`, which was paused by nobody when it asked for them."""
 
     root: str
     traffic_class: int
     waited_ns: dict[str, int]
+    """How long ports stopped because of it, by the node that stopped, in the lab's clock; `depth`
+    of each: 1 for the root's own peers."""
     depth: dict[str, int]
 
     @property

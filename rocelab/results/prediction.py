@@ -54,24 +54,24 @@ class WorstLink:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A traffic matrix on a lab.
-
-    tables: `kernel` for those of the running switches, else `planned`. notes: the inexact parts.
-    bytes, packets: None if unknown. worst: the links with the highest load for their
-    rate.
-    """
+    """A traffic matrix on a lab."""
 
     schema_version: int
     lab: str
     tables: str
+    """`kernel` for those of the running switches, else `planned`."""
     model: str
     scheme: dict[str, Any]
     hashing: dict[str, Any]
     notes: tuple[str, ...]
+    """The inexact parts."""
     flows: int
     bytes: int | None
+    """None if unknown."""
     packets: int | None
+    """None if unknown."""
     links: tuple[LinkPrediction, ...]
     tiers: tuple[TierPrediction, ...]
     polarizations: tuple[Polarization, ...]
     worst: tuple[WorstLink, ...]
+    """The links with the highest load for their rate."""

@@ -34,41 +34,40 @@ from rocelab.routes.balance import LinkLoad, Polarization, TierBalance
 
 @dataclass(frozen=True, slots=True)
 class FaultChange:
-    """A fault that began or ended at `t_ns`.
-
-    links: the links that it is in, by name. nodes: the nodes that it is in as a whole. dark: links
-    or all links of the nodes have no carrier meanwhile.
-    """
+    """A fault that began or ended at `t_ns`."""
 
     t_ns: int
     kind: str
     begins: bool
     subject: str
     links: tuple[str, ...] = ()
+    """The links that it is in, by name."""
     nodes: tuple[str, ...] = ()
+    """The nodes that it is in as a whole."""
     dark: bool = False
+    """Links or all links of the nodes have no carrier meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1).
-
-    t_ns: the Convergence Event Instant, of the first of its changes. kind: that of the fault,
-    `several faults` for more than one. change: `begin` if a fault began, `end` if faults only
-    ended. subject: what was broken, `rtsw1:ctsw2`; with more than four, the first four and how many
-    more. changes: how many changes of the lab it stands for: changes that follow each other within
-    `measure.sustained` are one event, from the first of them. took_ns: the uncertainty of the
-    instant: the kernel or the daemon did it between `t_ns` and `t_ns` + `took_ns`; it is part of
-    `resolution_ns`. faults: each of its changes; empty in documents from before it was recorded.
-    """
+    """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1)."""
 
     t_ns: int
+    """The Convergence Event Instant, of the first of its changes."""
     kind: str
+    """That of the fault, `several faults` for more than one."""
     change: Literal["begin", "end"]
+    """`begin` if a fault began, `end` if faults only ended."""
     subject: str
+    """What was broken, `rtsw1:ctsw2`; with more than four, the first four and how many more."""
     changes: int = 1
+    """How many changes of the lab it stands for: changes that follow each other within
+    `measure.sustained` are one event, from the first of them."""
     took_ns: int = 0
+    """The uncertainty of the instant: the kernel or the daemon did it between `t_ns` and `t_ns` +
+    `took_ns`; it is part of `resolution_ns`."""
     faults: tuple[FaultChange, ...] = ()
+    """Each of its changes; empty in documents from before it was recorded."""
 
     @property
     def title(self) -> str:
@@ -113,16 +112,14 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
-    """One flow: its identity, its measurement, and its throughput over time.
-
-    path: the links that it crossed before the first event, by the kernels' tables and hashes then;
-    empty where these do not determine it.
-    """
+    """One flow: its identity, its measurement, and its throughput over time."""
 
     flow: Flow
     measurement: FlowMeasurement
     rate: Rate
     path: tuple[str, ...] = ()
+    """The links that it crossed before the first event, by the kernels' tables and hashes then;
+    empty where these do not determine it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,76 +132,73 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class FibChange:
-    """A change of a switch's kernel FIB as netlink reported it.
-
-    width_before, width_after: next hops, None if there was no route or it is unknown.
-    """
+    """A change of a switch's kernel FIB as netlink reported it."""
 
     t_ns: int
     node: str
     prefix: str
     action: Literal["new", "replace", "delete"]
     width_before: int | None
+    """Next hops, None if there was no route or it is unknown."""
     width_after: int | None
+    """Next hops, None if there was no route or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class HashingRun:
-    """Where undisturbed traffic landed under one seed plan.
-
-    own: whether it is the phase's own plan, under which the faults ran. polarizations: empty if no
-    flow has two choices in a row, as in two tiers joined by single links. misplaced_packets: how
-    many took another link than the prediction from FIBs and seeds: 0 if model and kernel agree,
-    None if the seeds or the scheme do not allow a prediction.
-    """
+    """Where undisturbed traffic landed under one seed plan."""
 
     hashing: str
     own: bool
+    """Whether it is the phase's own plan, under which the faults ran."""
     loads: tuple[LinkLoad, ...]
     tiers: tuple[TierBalance, ...]
     polarizations: tuple[Polarization, ...]
+    """Empty if no flow has two choices in a row, as in two tiers joined by single links."""
     misplaced_packets: int | None = None
+    """How many took another link than the prediction from FIBs and seeds: 0 if model and kernel
+    agree, None if the seeds or the scheme do not allow a prediction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How well the machine carried a faulted run.
-
-    lag_p99_ns, lag_max_ns: how late packets left against their deadlines, of the worst flow.
-    stall_ns: the longest time in which a flow did not send just as an event cut it off or as it
-    came back, or any flow as an event came; None if no flow sent both before and after one. It
-    limits the resolution of this repeat's convergence times. agents_cpu_s: CPU time of the senders,
-    forwarding included. stolen_s: CPU time that the hypervisor kept from this machine ("steal" of
-    /proc/stat).
-    """
+    """How well the machine carried a faulted run."""
 
     lag_p99_ns: int
+    """How late packets left against their deadlines, of the worst flow."""
     lag_max_ns: int
+    """How late packets left against their deadlines, of the worst flow."""
     stall_ns: int | None
+    """The longest time in which a flow did not send just as an event cut it off or as it came back,
+    or any flow as an event came; None if no flow sent both before and after one. It limits the
+    resolution of this repeat's convergence times."""
     agents_cpu_s: float
+    """CPU time of the senders, forwarding included."""
     stolen_s: float
+    """CPU time that the hypervisor kept from this machine ("steal" of /proc/stat)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
     """One run of probes. Instants (`t_ns`, `start_ns`, `end_ns`) are relative to its first event,
-    negative before it.
-
-    problems: why the run is invalid; empty when it is valid. The figures of an invalid run count in
-    no headline. overall: the KPIs. hashing: where undisturbed traffic landed, by seed plan. stages:
-    of each event, empty without `measure.stages`. health: the SLIs of the whole faulted run,
-    warm-up and repair included, None without `health`; it affects neither verdicts nor validity.
-    """
+    negative before it."""
 
     problems: tuple[str, ...]
+    """Why the run is invalid; empty when it is valid. The figures of an invalid run count in no
+    headline."""
     overall: Overall
+    """The KPIs."""
     events: tuple[EventRecord, ...]
     flows: tuple[FlowRecord, ...]
     fib: tuple[FibChange, ...]
     hashing: tuple[HashingRun, ...]
+    """Where undisturbed traffic landed, by seed plan."""
     fidelity: Fidelity | None = None
     stages: tuple[Stages, ...] = ()
+    """Of each event, empty without `measure.stages`."""
     health: HealthReport | None = None
+    """The SLIs of the whole faulted run, warm-up and repair included, None without `health`; it
+    affects neither verdicts nor validity."""
 
     @property
     def valid(self) -> bool:

@@ -27,40 +27,41 @@ class SharedPort:
 
 @dataclass(frozen=True, slots=True)
 class RateCourse:
-    """Rates and queue over time. rates_bps: payload, a tuple per sender; times_ns: ends of samples.
+    """Rates and queue over time.
 
     `queue_times_ns` are the queue's own; it is empty if not sampled.
     """
 
     times_ns: tuple[int, ...]
+    """Ends of samples."""
     rates_bps: tuple[tuple[float, ...], ...]
+    """Payload, a tuple per sender."""
     queue_times_ns: tuple[int, ...]
     queue_bytes: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SettledMeans:
-    """Means over the settled time. use: payload of all senders over the most the port can carry."""
+    """Means over the settled time."""
 
     use: float
+    """Payload of all senders over the most the port can carry."""
     queue_bytes: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class FairShares:
-    """Measured and modelled, all in the modelled network's clock.
-
-    lab_ns: from the last start until every sender stays within `tolerance` of the mean, None for
-    never. model_times_ns: the same for each of the model's seeds. The model's course is that of the
-    first seed.
-    """
+    """Measured and modelled, all in the modelled network's clock."""
 
     port: SharedPort
     starts_ns: tuple[int, ...]
     tolerance: float
     window_ns: int
     lab_ns: int | None
+    """From the last start until every sender stays within `tolerance` of the mean, None for
+    never."""
     model_times_ns: tuple[int | None, ...]
+    """The same for each of the model's seeds. The model's course is that of the first seed."""
     lab: RateCourse
     model: RateCourse
     lab_settled: SettledMeans

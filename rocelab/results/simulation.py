@@ -77,14 +77,15 @@ LEAVES_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How it was computed. eps: completions within this share of the longest remaining time were
-    taken together, 0 for none. backend: what compiled the engine, numba; older documents may have
-    an engine of numpy alone. proven: every solve proved itself max-min fair. leaves_out: in
-    words, what the engine leaves out. ports, seed: of an engine with packets."""
+    """How it was computed."""
 
     eps: float
+    """Completions within this share of the longest remaining time were taken together, 0 for
+    none."""
     backend: str
+    """What compiled the engine, numba; older documents may have an engine of numpy alone."""
     proven: bool
+    """Every solve proved itself max-min fair."""
     model: str
     flows: int
     transfers: int
@@ -92,9 +93,12 @@ class Method:
     solves: int
     latency_ns: float
     leaves_out: tuple[str, ...]
+    """In words, what the engine leaves out."""
     engine: Engine = Engine.FLUID
     ports: PortModel | None = None
+    """Of an engine with packets."""
     seed: int | None = None
+    """Of an engine with packets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +120,10 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """Flows of about one size, and quantiles of their slowdowns (`FlowTimes`), interpolated.
-    largest_bytes: payload of the largest; the bin before has those of its own largest."""
+    """Flows of about one size, and quantiles of their slowdowns (`FlowTimes`), interpolated."""
 
     largest_bytes: int
+    """Payload of the largest; the bin before has those of its own largest."""
     flows: int
     p50: float
     p95: float
@@ -128,45 +132,46 @@ class SizeBin:
 
 @dataclass(frozen=True, slots=True)
 class SlowdownBySize:
-    """The slowdown of a job's flows, of those that were over.
-
-    bins: from small to large, twentieths of the flows, or parts of about 100 if flows are few;
-    those of one size are in one bin. quantiles: of all flows: 0, 1, 2, ... 100% are not above.
-    """
+    """The slowdown of a job's flows, of those that were over."""
 
     bins: tuple[SizeBin, ...]
+    """From small to large, twentieths of the flows, or parts of about 100 if flows are few; those
+    of one size are in one bin."""
     quantiles: tuple[float, ...]
+    """Of all flows: 0, 1, 2, ... 100% are not above."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """One job.
-
-    job: in full. nics: up to 4,096. ordered: sends went in the schedule's own order, one step each;
-    otherwise all that one rank sends another in a step went at once, but in an AlltoAll(v) one
-    after the other. cut_leaves, cut_zones: the hops of a ring over its ranks that lead to another
-    leaf and to another zone. iterations_ns: None if the job never ended. roofline_ns: the least
-    time of an iteration on average: its busiest NIC at its rate, headers included, or of jobs that
-    compute their longest chain of steps. steps: of the last iteration. slowdown: None if no
-    flow was over, or the job is merged. merged: some transfers are many sends of a lab, which wait
-    for each other.
-    """
+    """One job."""
 
     name: str
     job: dict[str, Any]
+    """In full."""
     ranks: int
     nics: tuple[str, ...]
+    """Up to 4,096."""
     ordered: bool
+    """Sends went in the schedule's own order, one step each; otherwise all that one rank sends
+    another in a step went at once, but in an AlltoAll(v) one after the other."""
     cut_leaves: int
+    """The hops of a ring over its ranks that lead to another leaf and to another zone."""
     cut_zones: int
+    """The hops of a ring over its ranks that lead to another leaf and to another zone."""
     payload_bytes: int
     headlines: tuple[Headline, ...]
     iterations_ns: tuple[float | None, ...]
+    """None if the job never ended."""
     roofline_ns: float
+    """The least time of an iteration on average: its busiest NIC at its rate, headers included, or
+    of jobs that compute their longest chain of steps."""
     end_ns: float | None
     steps: tuple[StepTimes, ...]
+    """Of the last iteration."""
     slowdown: SlowdownBySize | None = None
+    """None if no flow was over, or the job is merged."""
     merged: bool = False
+    """Some transfers are many sends of a lab, which wait for each other."""
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""
@@ -180,35 +185,37 @@ class JobOutcome:
 class TierUse:
     """A tier of links between switches in one direction, link by link in the fabric's order.
 
-    Utilisation is bytes over the link's capacity until the last job's end. nodes: the lower node of
-    each group of parallel links. width: links of each group; `bytes` and `flows` have the first
-    group's first. bytes: what each link carried on the wire. flows: how many took it, in fractions
-    if switches divide flows. balance, utilisation_mean: over the links that some switch offers to a
-    flow of the jobs.
+    Utilisation is bytes over the link's capacity until the last job's end.
     """
 
     tier: str
     direction: Direction
     nodes: tuple[str, ...]
+    """The lower node of each group of parallel links."""
     width: int
+    """Links of each group; `bytes` and `flows` have the first group's first."""
     rate_bps: float
     bytes: tuple[int, ...]
+    """What each link carried on the wire."""
     flows: tuple[float, ...]
+    """How many took it, in fractions if switches divide flows."""
     balance: Balance
+    """Over the links that some switch offers to a flow of the jobs."""
     utilisation_mean: float
+    """Over the links that some switch offers to a flow of the jobs."""
     utilisation_max: float
 
 
 @dataclass(frozen=True, slots=True)
 class BusyLink:
-    """One of the links between switches with the highest load. of_mean: over the mean of its tier
-    in that direction, by which links are ranked."""
+    """One of the links between switches with the highest load."""
 
     link: str
     sender: str
     bytes: int
     flows: float
     of_mean: float
+    """Over the mean of its tier in that direction, by which links are ranked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,164 +239,178 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class FlowTimes:
-    """Flow completion times: of the transfers of queue pairs that were over.
-
-    time_ns: from the beginning of a transfer's step until the transfer is over: with packets, until
-    its sender has the last ACK; else until its last byte has left, plus the latency of its step.
-    slowdown: that time over the least one: the transfer's bytes on the wire at the lowest rate of
-    its path, and the latency of its links.
-    """
+    """Flow completion times: of the transfers of queue pairs that were over."""
 
     transfers: int
     time_ns: Distribution
+    """From the beginning of a transfer's step until the transfer is over: with packets, until its
+    sender has the last ACK; else until its last byte has left, plus the latency of its step."""
     slowdown: Distribution
+    """That time over the least one: the transfer's bytes on the wire at the lowest rate of its
+    path, and the latency of its links."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowOutcome:
-    """All that one end of a queue pair sent, in `transfers`, one after the other. source,
-    destination: NICs.
-
-    start_ns, over_ns: when the first began and the last was over; longest_ns, slowdown: of the one
-    that took longest (`FlowTimes`). None for never. links: of its path while all links are up, or
-    of all its ways where switches divide it; empty without a path.
-    """
+    """All that one end of a queue pair sent, in `transfers`, one after the other."""
 
     job: str
     source: str
+    """NICs."""
     destination: str
+    """NICs."""
     source_port: int
     dest_qp: int
     payload_bytes: int
     transfers: int
     start_ns: float | None
+    """When the first began and the last was over."""
     over_ns: float | None
+    """When the first began and the last was over."""
     longest_ns: float | None
+    """Of the one that took longest (`FlowTimes`). None for never."""
     slowdown: float | None
+    """Of the one that took longest (`FlowTimes`). None for never."""
     links: tuple[str, ...]
+    """Of its path while all links are up, or of all its ways where switches divide it; empty
+    without a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortQueue:
-    """The queues of a switch port. port: `ctsw2:rtsw1`, the switch and its interface.
-    highest_bytes: the most that a packet found in its class, in frames without FCS, without the one
-    under way, as in a lab."""
+    """The queues of a switch port."""
 
     port: str
+    """`ctsw2:rtsw1`, the switch and its interface."""
     highest_bytes: int
+    """The most that a packet found in its class, in frames without FCS, without the one under way,
+    as in a lab."""
     marks: int
     drops: int
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPauses:
-    """A lossless class on a link in one direction. port: `ctsw2:rtsw1`, which sends, and stops when
-    `peer` at the other end asks.
-
-    transitions: how often it stopped. paused_ns, longest_ns: in all and at once. is_paused: at the
-    end still. held_max_bytes, headroom_max_bytes: of what the peer held for this link, in all and
-    in its headroom; of a NIC what its receive buffer held. dropped_packets: no room for them at the
-    peer; of a NIC those of all classes, with its first. discarded_packets: by the watchdog of
-    `port`, which fired `watchdog` times.
-    """
+    """A lossless class on a link in one direction."""
 
     port: str
+    """`ctsw2:rtsw1`, which sends, and stops when `peer` at the other end asks."""
     peer: str
     traffic_class: int
     transitions: int
+    """How often it stopped."""
     paused_ns: float
+    """In all and at once."""
     longest_ns: float
+    """In all and at once."""
     is_paused: bool
+    """At the end still."""
     held_max_bytes: int
+    """Of what the peer held for this link, in all and in its headroom; of a NIC what its receive
+    buffer held."""
     headroom_max_bytes: int
+    """Of what the peer held for this link, in all and in its headroom; of a NIC what its receive
+    buffer held."""
     dropped_packets: int
+    """No room for them at the peer; of a NIC those of all classes, with its first."""
     discarded_packets: int
+    """By the watchdog of `port`, which fired `watchdog` times."""
     watchdog: int
 
 
 @dataclass(frozen=True, slots=True)
 class LosslessLinks:
-    """Lossless classes (PFC, IEEE 802.1Qbb). classes: those in use. The sums are of all links and
-    classes. links: those that were stopped or lost packets, up to 1,024, the longest stopped first.
-    deadlock: nodes of which each waits for the next, and the last for the first."""
+    """Lossless classes (PFC, IEEE 802.1Qbb)."""
 
     classes: tuple[int, ...]
+    """Those in use. The sums are of all links and classes."""
     transitions: int
     paused_ns: float
     dropped_packets: int
     discarded_packets: int
     watchdog: int
     links: tuple[LinkPauses, ...]
+    """Those that were stopped or lost packets, up to 1,024, the longest stopped first."""
     deadlock: tuple[str, ...]
+    """Nodes of which each waits for the next, and the last for the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketCounts:
-    """What packets did. data_packets: sent, with those sent again. acks: with NAKs, as sent.
-    packet_hops: transmissions of packets of all kinds. marks, drops: by switch ports. marked: data
-    packets that a receiver got with a mark. naks: those that reached their senders. timeouts: of
-    ACKs. failed_queue_pairs: gave up after `retries` in a row. queues: the highest ones, up to
-    1,024. lossless: None if the lab has no lossless classes or no packet was in them. out_of_order:
-    data packets that came before an earlier one. lost: by failures: packets of all kinds that were
-    on links that carried nothing, at their ports, or without a route."""
+    """What packets did."""
 
     data_packets: int
+    """Sent, with those sent again."""
     acks: int
+    """With NAKs, as sent."""
     packet_hops: int
+    """Transmissions of packets of all kinds."""
     marks: int
+    """By switch ports."""
     drops: int
+    """By switch ports."""
     marked: int
+    """Data packets that a receiver got with a mark."""
     cnps: int
     naks: int
+    """Those that reached their senders."""
     retransmitted: int
     timeouts: int
+    """Of ACKs."""
     failed_queue_pairs: int
+    """Gave up after `retries` in a row."""
     queues: tuple[PortQueue, ...]
+    """The highest ones, up to 1,024."""
     lossless: LosslessLinks | None = None
+    """None if the lab has no lossless classes or no packet was in them."""
     out_of_order: int = 0
+    """Data packets that came before an earlier one."""
     lost: int = 0
+    """By failures: packets of all kinds that were on links that carried nothing, at their ports, or
+    without a route."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedEvent:
-    """A failure, drain or return, and when routing had reacted. links: up to 1,024 that it
-    affects."""
+    """A failure, drain or return, and when routing had reacted."""
 
     what: str
     start_ns: float
     routed_ns: float | None
     end_ns: float | None
     links: tuple[str, ...] = ()
+    """Up to 1,024 that it affects."""
 
 
 @dataclass(frozen=True)
 class SimulationReport(LabDocument):
-    """The result of a simulation.
-
-    lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random
-    hashing, over the links that a switch can choose for some flow. uses: the load of links. worst:
-    the links with the highest load for their tier. finish_ns: when a hundredth, two hundredths, ...
-    all of the transfers were over, latency included. flow_times: of jobs that are not merged; None
-    if none of their transfers was over. packets: of the engine that has packets. slowest: the flows
-    with the longest transfers, up to 500, or as many as have 20,000 links together.
-    """
+    """The result of a simulation."""
 
     schema_version: int
     lab: dict[str, Any]
+    """The spec in full, as JSON values."""
     environment: Environment
     method: Method
     cost: Cost
     warnings: tuple[str, ...]
     jobs: tuple[JobOutcome, ...]
     tiers: tuple[TierBalance, ...]
+    """The balance of flows per link beside random hashing, over the links that a switch can choose
+    for some flow."""
     uses: tuple[TierUse, ...]
+    """The load of links."""
     worst: tuple[BusyLink, ...]
+    """The links with the highest load for their tier."""
     finish_ns: tuple[float, ...]
+    """When a hundredth, two hundredths, ... all of the transfers were over, latency included."""
     rate: RateOverTime
     events: tuple[SimulatedEvent, ...] = ()
     flow_times: FlowTimes | None = None
+    """Of jobs that are not merged; None if none of their transfers was over."""
     packets: PacketCounts | None = None
+    """Of the engine that has packets."""
     slowest: tuple[FlowOutcome, ...] = ()
+    """The flows with the longest transfers, up to 500, or as many as have 20,000 links together."""
 
     @property
     def without_times(self) -> str:

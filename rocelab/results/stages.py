@@ -29,16 +29,14 @@ class ReadDelay:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The resolution of the stages of a run.
-
-    log_stamp_ns: FRR rounds its stamps down to this: every stage but carrier, kernel and packets.
-    read_delay: of carrier and kernel, None if not measured. packet_interval_ns: of the first good
-    packet, None if no flow crossed the failed element.
-    """
+    """The resolution of the stages of a run."""
 
     log_stamp_ns: int
+    """FRR rounds its stamps down to this: every stage but carrier, kernel and packets."""
     read_delay: ReadDelay | None
+    """Of carrier and kernel, None if not measured."""
     packet_interval_ns: int | None
+    """Of the first good packet, None if no flow crossed the failed element."""
 
     @property
     def worst_ns(self) -> int:
@@ -50,29 +48,29 @@ class Resolution:
 @dataclass(frozen=True, slots=True)
 class SwitchStages:
     """What one switch did after an event; times are nanoseconds after the Convergence Event Instant
-    (RFC 6412 section 3.2.2), None if not observed.
-
-    detected_by, detected_ns: the kind and the time of its first sign on this switch. session_ns:
-    bgpd took its session to the neighbour down, or had it up again. best_path_ns: bgpd had decided
-    on the route `prefix` and notified zebra. zebra_ns: zebra passed that route to the kernel.
-    kernel_ns: the kernel's FIB changed for `prefix`, the last of all routes that lost a next hop.
-    RFC 7747 section 5 benchmarks BGP by the data plane, not by bgpd. first_good_packet_ns: of the
-    flows that crossed the switch and lost packets, when the last one's
-        packets arrived again: Full Convergence Time (RFC 6412 section 3.6.1) of these flows. None
-        if one never recovered.
-    changes: how many changes of its FIB the event caused.
-    """
+    (RFC 6412 section 3.2.2), None if not observed."""
 
     node: str
     detected_by: DetectionCause | None
+    """The kind and the time of its first sign on this switch."""
     detected_ns: int | None
+    """The kind and the time of its first sign on this switch."""
     session_ns: int | None
+    """Bgpd took its session to the neighbour down, or had it up again."""
     best_path_ns: int | None
+    """Bgpd had decided on the route `prefix` and notified zebra."""
     zebra_ns: int | None
+    """Zebra passed that route to the kernel."""
     kernel_ns: int | None
+    """The kernel's FIB changed for `prefix`, the last of all routes that lost a next hop. RFC 7747
+    section 5 benchmarks BGP by the data plane, not by bgpd."""
     first_good_packet_ns: int | None
+    """Of the flows that crossed the switch and lost packets, when the last one's packets arrived
+    again: Full Convergence Time (RFC 6412 section 3.6.1) of these flows. None if one never
+    recovered."""
     prefix: str | None
     changes: int
+    """How many changes of its FIB the event caused."""
 
 
 @dataclass(frozen=True, slots=True)

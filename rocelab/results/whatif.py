@@ -27,47 +27,56 @@ def is_lucky(before_s: float, during_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class JobCost:
-    """The cost for one job, in seconds of its time. before_s, during_s: an iteration without the
-    outage and once routing has moved, None if it makes no progress then. stall_s: nothing gets
-    through at the onset. restarted: its queue pairs gave up. lost_work_s: work lost since the last
-    checkpoint, half an interval on average. slowed_s: by longer iterations during the outage,
-    never below 0. lucky: its iterations are shorter meanwhile, which counts as no gain
-    (`is_lucky`). extra_s: the sum of these times. gpu_hours: of all its GPUs. ack_timeout_s,
-    retries: of its queue pairs."""
+    """The cost for one job, in seconds of its time."""
 
     job: str
     gpus: int
     ack_timeout_s: float
+    """Of its queue pairs."""
     retries: int
+    """Of its queue pairs."""
     before_s: float
+    """An iteration without the outage and once routing has moved, None if it makes no progress
+    then."""
     during_s: float | None
+    """An iteration without the outage and once routing has moved, None if it makes no progress
+    then."""
     stall_s: float
+    """Nothing gets through at the onset."""
     restarted: bool
+    """Its queue pairs gave up."""
     restart_s: float
     lost_work_s: float
+    """Work lost since the last checkpoint, half an interval on average."""
     slowed_s: float
+    """By longer iterations during the outage, never below 0."""
     lucky: bool
+    """Its iterations are shorter meanwhile, which counts as no gain (`is_lucky`)."""
     extra_s: float
+    """The sum of these times."""
     gpu_hours: float
+    """Of all its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """An event and its cost for each job. links: how many it affects. lasts_s: None if it never
-    ends; costs then cover `over_s`. reaction_s: until routing has moved, None for never.
-    warnings: as of a simulation, of the jobs without the event."""
+    """An event and its cost for each job."""
 
     schema_version: int
     lab: str
     event: str
     links: int
+    """How many it affects."""
     lasts_s: float | None
+    """None if it never ends; costs then cover `over_s`."""
     over_s: float
     reaction_s: float | None
+    """Until routing has moved, None for never."""
     reaction: str
     jobs: tuple[JobCost, ...]
     leaves_out: tuple[str, ...] = LEAVES_OUT
     warnings: tuple[str, ...] = ()
+    """As of a simulation, of the jobs without the event."""
 
     @property
     def gpu_hours(self) -> float:
@@ -77,43 +86,49 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class JobOutlook:
-    """A job, in seconds. jct_s: the sum of healthy_s, stalled_s, slowed_s, restarting_s and
-    lost_work_s; None if it never makes progress again. healthy_s: without failures, with
-    checkpoints. slowed_s: by longer iterations during outages, and the checkpoints that these add,
-    never below 0. lucky: in some state of the network its iterations are shorter than without
-    failures, which counts as no gain (`is_lucky`). lost_work_s: on work since the last checkpoint,
-    and in a checkpoint that broke off. effective: its iterations alone, without failures and
-    checkpoints, over jct_s, 0 if that is None. breaks: by itself, by cause; the network caused the
-    other restarts. expected: for the same breaks in closed form, without the cost of the network
-    (`rocelab.sim.events.expectation`)."""
+    """A job, in seconds."""
 
     job: str
     gpus: int
     iterations: int
     jct_s: float | None
+    """The sum of healthy_s, stalled_s, slowed_s, restarting_s and lost_work_s; None if it never
+    makes progress again."""
     healthy_s: float
+    """Without failures, with checkpoints."""
     stalled_s: float
     slowed_s: float
+    """By longer iterations during outages, and the checkpoints that these add, never below 0."""
     lucky: bool
+    """In some state of the network its iterations are shorter than without failures, which counts
+    as no gain (`is_lucky`)."""
     restarts: int
     restarting_s: float
     lost_work_s: float
+    """On work since the last checkpoint, and in a checkpoint that broke off."""
     effective: float
+    """Its iterations alone, without failures and checkpoints, over jct_s, 0 if that is None."""
     breaks: dict[str, int]
+    """By itself, by cause; the network caused the other restarts."""
     expected: float
+    """For the same breaks in closed form, without the cost of the network
+    (`rocelab.sim.events.expectation`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Jobs through a timeline. source: the source of its events. drawn: the draw in words; empty
-    without one. restart: checkpoints and restarts, in seconds. events: in the order in which they
-    begin, as sentences. warnings: as of a simulation, of the jobs without failures."""
+    """Jobs through a timeline."""
 
     schema_version: int
     lab: str
     source: str
+    """The source of its events."""
     drawn: str
+    """The draw in words; empty without one."""
     restart: dict[str, float]
+    """Checkpoints and restarts, in seconds."""
     events: tuple[str, ...]
+    """In the order in which they begin, as sentences."""
     jobs: tuple[JobOutlook, ...]
     warnings: tuple[str, ...] = ()
+    """As of a simulation, of the jobs without failures."""

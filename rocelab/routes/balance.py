@@ -26,23 +26,21 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Figures of the loads of parallel links; ratios are None if nothing was carried.
-
-    mmr: max-mean ratio, the busiest link's load over the mean (1 is even, the number of links is
-        the worst), as in Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta
-        Scale", SIGCOMM 2024.
-    jfi: Jain's fairness index (sum x)^2 / (n sum x^2), from 1/n to 1 (Jain, Chiu and Hawe, DEC
-        Research Report TR-301, 1984).
-    cov: coefficient of variation, population standard deviation over mean.
-    unused: links that carried nothing.
-    """
+    """Figures of the loads of parallel links; ratios are None if nothing was carried."""
 
     links: int
     total: float
     mmr: float | None
+    """Max-mean ratio, the busiest link's load over the mean (1 is even, the number of links is the
+    worst), as in Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale",
+    SIGCOMM 2024."""
     jfi: float | None
+    """Jain's fairness index (sum x)^2 / (n sum x^2), from 1/n to 1 (Jain, Chiu and Hawe, DEC
+    Research Report TR-301, 1984)."""
     cov: float | None
+    """Coefficient of variation, population standard deviation over mean."""
     unused: int
+    """Links that carried nothing."""
 
 
 def balance(loads: Sequence[float]) -> Balance:
@@ -215,16 +213,7 @@ class PairedChoices:
 
 @dataclass(frozen=True, slots=True)
 class Polarization:
-    """How far the choices at `second` repeat those at `first`, over `flows` flows.
-
-    used_fraction: the fraction used of the links at `second` that the flows' nodes offered.
-    information: mutual information of the two choices over the smaller of their entropies: 0 when
-        independent, 1 when one fixes the other; None if a choice was always the same.
-    information_if_independent: its value if the choices were independent (the mean over random
-    pairings), because few flows look related by chance. unused_if_random: the share of the offered
-    links that would be unused if every flow chose at random; None in results from before it was
-    measured.
-    """
+    """How far the choices at `second` repeat those at `first`, over `flows` flows."""
 
     first: str
     second: str
@@ -232,9 +221,16 @@ class Polarization:
     used_links: int
     offered_links: int
     used_fraction: float
+    """The fraction used of the links at `second` that the flows' nodes offered."""
     information: float | None
+    """Mutual information of the two choices over the smaller of their entropies: 0 when
+    independent, 1 when one fixes the other; None if a choice was always the same."""
     information_if_independent: float | None
+    """Its value if the choices were independent (the mean over random pairings), because few flows
+    look related by chance."""
     unused_if_random: float | None = None
+    """The share of the offered links that would be unused if every flow chose at random; None in
+    results from before it was measured."""
 
     @property
     def unused_fraction(self) -> float:

@@ -54,15 +54,17 @@ def lower_bound(network: Network, demands: Sequence[Demand]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Demands as the engines take them. links: of each send; order: largest first."""
+    """Demands as the engines take them."""
 
     network: Network
     demands: Sequence[Demand]
     nodes: tuple[str, ...]
     links: tuple[DirectedLink, ...]
+    """Of each send."""
     offer: Offer
     wanted: FlowRequests
     order: Longs
+    """Largest first."""
 
     @classmethod
     def of(cls, network: Network, demands: Sequence[Demand]) -> _Problem:

@@ -27,21 +27,20 @@ from rocelab.traffic.result import TrafficResult
 
 @dataclass(frozen=True, slots=True)
 class JobsRecord:
-    """What was counted and seen in a run of jobs.
-
-    stolen_s: CPU time that the hypervisor stole meanwhile. events: the injected faults, since the
-    jobs' start. problems: why faults or switches were not as planned. paths: of all jobs, whose
-    queue pairs have numbers of their own; empty if unknown.
-    """
+    """What was counted and seen in a run of jobs."""
 
     environment: Environment
     traffic: TrafficResult
     counts: DeviceCounts
     elapsed_s: float
     stolen_s: float
+    """CPU time that the hypervisor stole meanwhile."""
     events: tuple[Event, ...] = ()
+    """The injected faults, since the jobs' start."""
     problems: tuple[str, ...] = ()
+    """Why faults or switches were not as planned."""
     paths: Paths = field(default_factory=dict)
+    """Of all jobs, whose queue pairs have numbers of their own; empty if unknown."""
 
 
 def job_reports(record: JobsRecord) -> tuple[JobReport, ...]:

@@ -40,15 +40,16 @@ class PlacedJob:
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """C chains of sends, each send after the one before it. of_transfer: the chain of each
-    transfer, NONE for none, X. task, rounds: of each chain, C. tokens: chunks on each hop at once
-    if a chain is a ring, else 0, C.
-    """
+    """C chains of sends, each send after the one before it."""
 
     of_transfer: Longs
+    """The chain of each transfer, NONE for none, X."""
     task: Longs
+    """Of each chain, C."""
     rounds: Longs
+    """Of each chain, C."""
     tokens: Longs
+    """Chunks on each hop at once if a chain is a ring, else 0, C."""
 
     def timed(self, program: Program, flow_s: Floats) -> Program:
         """The program with the latency of its chains: rounds times the mean of `flow_s` (F) over
@@ -74,38 +75,40 @@ class Chains:
 
 @dataclass(frozen=True, eq=False)
 class Clearing:
-    """Queue pairs of jobs with admission that clear others to send, G. flows: what they send;
-    answers: what the other end of each sends back; job: of each; of_flow: of each flow that carries
-    data, F, the one that it waits for, NONE without admission."""
+    """Queue pairs of jobs with admission that clear others to send, G."""
 
     flows: Flows
+    """What they send."""
     answers: Flows
+    """What the other end of each sends back."""
     job: Longs
+    """Of each."""
     of_flow: Longs
+    """Of each flow that carries data, F, the one that it waits for, NONE without admission."""
 
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A program and what its numbers mean.
-
-    job, step: of each task, T; the tasks of a step are together, in the order of steps. first_task:
-    the tasks of step s, counted over all jobs, are first_task[s] up to first_task[s + 1]; the last
-    ends when the step does. chains: sends that wait for one another; `program` leaves their latency
-    out. The flows of job j are first_flow[j] up to first_flow[j + 1]. payload_bytes: of each
-    transfer, X, without headers. For packets only, else None: answers, the flow of what the queue
-    pair at the other end of each flow sends back; clearing; messages of each transfer.
-    """
+    """A program and what its numbers mean."""
 
     flows: Flows
     answers: Flows | None
     clearing: Clearing | None
     program: Program
     job: Ints
+    """Of each task, T; the tasks of a step are together, in the order of steps."""
     step: Ints
+    """Of each task, T; the tasks of a step are together, in the order of steps."""
     first_task: Offsets
+    """The tasks of step s, counted over all jobs, are first_task[s] up to first_task[s + 1]; the
+    last ends when the step does."""
     chains: Chains
+    """Sends that wait for one another; `program` leaves their latency out. The flows of job j are
+    first_flow[j] up to first_flow[j + 1]."""
     first_flow: Offsets
     payload_bytes: Longs
+    """Of each transfer, X, without headers. For packets only, else None: answers, the flow of what
+    the queue pair at the other end of each flow sends back; clearing; messages of each transfer."""
     messages: Messages | None
 
 

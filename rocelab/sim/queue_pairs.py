@@ -22,14 +22,8 @@ from rocelab.routes.arrays.network import Network
 
 @dataclass(frozen=True, eq=False)
 class QueuePairs:
-    """The queue pairs of connections, the flows of pair p of which are p * qps to
-    (p + 1) * qps - 1, by queue pair.
-
-    source, destination: ranks of each pair that sends. connection: of each pair. ends: ranks of
-    both ends of each connection, the lower first. earlier: queue pairs that each end's NIC has
-    before those of the connection, as `ends`. next_qp: the first free number. created: how many
-    queue pairs each NIC now has, n.
-    """
+    """The queue pairs of connections, the flows of pair p of which are p * qps to (p + 1) * qps -
+    1, by queue pair."""
 
     network: Network
     places: Ints
@@ -37,12 +31,19 @@ class QueuePairs:
     base: int
     first_qp: int
     source: Longs
+    """Ranks of each pair that sends."""
     destination: Longs
+    """Ranks of each pair that sends."""
     connection: Longs
+    """Of each pair."""
     ends: Longs
+    """Ranks of both ends of each connection, the lower first."""
     earlier: Longs
+    """Queue pairs that each end's NIC has before those of the connection, as `ends`."""
     next_qp: int
+    """The first free number."""
     created: Ints
+    """How many queue pairs each NIC now has, n."""
 
     @property
     def flows(self) -> Flows:

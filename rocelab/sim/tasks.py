@@ -18,15 +18,16 @@ from rocelab.jobs.workload import Step
 @dataclass(frozen=True, eq=False)
 class Tasks:
     """T tasks, those of a step together: step, delay_s: of each, T. first, S + 1: a step's tasks
-    are first[s] up to first[s + 1], and the last ends when the step does. task: of each send, X.
-    after: the tasks that task t waits for are after[after_start[t]:after_start[t + 1]]."""
+    are first[s] up to first[s + 1], and the last ends when the step does."""
 
     step: Longs
     delay_s: Floats
     first: Longs
     task: Longs
+    """Of each send, X."""
     after_start: Longs
     after: Longs
+    """The tasks that task t waits for are after[after_start[t]:after_start[t + 1]]."""
 
 
 def tasks_of(steps: Sequence[Step], step: Longs, turn: Longs) -> Tasks:

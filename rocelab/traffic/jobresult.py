@@ -27,11 +27,7 @@ LOST_TIME_LIMIT = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuePairRecord:
-    """One end of a queue pair and its counters.
-
-    acked_bytes: payload acknowledged so far at each of the job's sample times; rtt_ns: round trips.
-    port_moves: how often it moved to another port of its NIC.
-    """
+    """One end of a queue pair and its counters."""
 
     end: QueuePairEnd
     requester: RequesterCounters
@@ -39,19 +35,22 @@ class QueuePairRecord:
     cnps_received: int
     error: str | None
     acked_bytes: Numbers
+    """Payload acknowledged so far at each of the job's sample times."""
     rtt_ns: Numbers
+    """Round trips."""
     port_moves: int = 0
+    """How often it moved to another port of its NIC."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortRecord:
-    """A port (from 0) of a rank's NIC, including other jobs' packets on it. lost_ns: how long it
-    was idle only because this machine was too slow."""
+    """A port (from 0) of a rank's NIC, including other jobs' packets on it."""
 
     rank: int
     port: int
     busy_ns: float
     lost_ns: float
+    """How long it was idle only because this machine was too slow."""
     late_p99_ns: int
     late_max_ns: int
     refused: int

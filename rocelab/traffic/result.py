@@ -87,8 +87,7 @@ class AgentRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrafficResult:
-    """One run. It is a valid measurement only if `problems` is empty. still_ns: how long nothing
-    had moved when unfinished jobs were given up (`rocelab.traffic.standstill`), else 0."""
+    """One run. It is a valid measurement only if `problems` is empty."""
 
     flows: tuple[FlowTransmission, ...]
     agents: tuple[AgentRecord, ...]
@@ -99,6 +98,8 @@ class TrafficResult:
     problems: tuple[str, ...]
     jobs: tuple[JobResult, ...] = ()
     still_ns: int = 0
+    """How long nothing had moved when unfinished jobs were given up (`rocelab.traffic.standstill`),
+    else 0."""
 
     @property
     def valid(self) -> bool:

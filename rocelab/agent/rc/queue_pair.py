@@ -23,18 +23,19 @@ _AETH = Struct("!I")
 
 @dataclass(frozen=True, slots=True)
 class QueuePairSettings:
-    """Settings of all queue pairs of a run, in the lab's clock.
-
-    ack_tos, cnp_tos: the IPv4 TOS byte of ACKs and NAKs, and of CNPs. dcqcn: None for off.
-    out_of_order: accept packets in any order. traffic_class: of data packets.
-    """
+    """Settings of all queue pairs of a run, in the lab's clock."""
 
     requester: RequesterSettings
     ack_tos: int
+    """The IPv4 TOS byte of ACKs and NAKs, and of CNPs."""
     cnp_tos: int
+    """The IPv4 TOS byte of ACKs and NAKs, and of CNPs."""
     dcqcn: DcqcnParameters | None
+    """None for off."""
     out_of_order: bool = False
+    """Accept packets in any order."""
     traffic_class: int = 0
+    """Of data packets."""
 
 
 class QueuePair:

@@ -34,18 +34,17 @@ class Batch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequesterSettings:
-    """Settings of a requester; times are in the lab's clock.
-
-    window: packets in flight at most; below 2^23. ack_every: number of packets per requested
-    acknowledgement; the end of each message requests one too. retries: how often in a row a packet
-    is retransmitted, after NAK or timeout, before the queue pair fails.
-    """
+    """Settings of a requester; times are in the lab's clock."""
 
     mtu: int
     window: int
+    """Packets in flight at most; below 2^23."""
     ack_every: int
+    """Number of packets per requested acknowledgement; the end of each message requests one too."""
     ack_timeout_ns: int
     retries: int
+    """How often in a row a packet is retransmitted, after NAK or timeout, before the queue pair
+    fails."""
     tos: int
 
 

@@ -27,22 +27,21 @@ Complete = tuple[int, int]
 @dataclass(slots=True)
 class ResponderCounters:
     """Counters of a responder. `packets` counts packets taken, each once, and `bytes` their
-    payload; `ce` counts all packets with a congestion mark, taken or not.
-
-    out_of_order: came before an earlier one; discarded: not taken though new. If any order is
-    accepted, `reordered` are those that came after a later one (RFC 4737 section 3.3),
-    and `reorder_extent` is the most packets by which one was late (section 4.2.3).
-    """
+    payload; `ce` counts all packets with a congestion mark, taken or not."""
 
     packets: int = 0
     bytes: int = 0
     messages: int = 0
     out_of_order: int = 0
+    """Came before an earlier one."""
     duplicates: int = 0
     ce: int = 0
     naks: int = 0
     cnps: int = 0
     discarded: int = 0
+    """Not taken though new. If any order is accepted, `reordered` are those that came after a later
+    one (RFC 4737 section 3.3), and `reorder_extent` is the most packets by which one was late
+    (section 4.2.3)."""
     reordered: int = 0
     reorder_extent: int = 0
 

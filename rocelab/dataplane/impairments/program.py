@@ -30,20 +30,19 @@ NEEDS = ("clsact", "cls_bpf")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What packets pass on a cable, with its own maps and its own delay lines.
-
-    crossing: the program on ports, at `priority`; returning: that on the pair of interfaces `line`,
-    of which the first has this index (as in rocelab/dataplane/bpf/impairments.bpf.c) and the other
-    the next. least_ns: of delays, where it is about very late packets (`delayline.Lateness`).
-    """
+    """What packets pass on a cable, with its own maps and its own delay lines."""
 
     name: str
     crossing: str
+    """The program on ports, at `priority`."""
     returning: str
+    """That on the pair of interfaces `line`, of which the first has this index (as in
+    rocelab/dataplane/bpf/impairments.bpf.c) and the other the next."""
     priority: int
     line: str
     index: int
     least_ns: int
+    """Of delays, where it is about very late packets (`delayline.Lateness`)."""
 
     def pins(self, files: LabFiles) -> Path:
         """Where programs and maps are pinned while any port has this stage."""

@@ -43,12 +43,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class NodeSurvey:
-    """What was read of a node.
-
-    routes: by prefix, the interfaces of its next hops. settings: the ECMP hash's policy and seed.
-    daemons: the command of each routing daemon. asn and neighbours, which are addresses or
-    interfaces: bgpd's, if one answers.
-    """
+    """What was read of a node."""
 
     name: str
     kind: str
@@ -56,10 +51,15 @@ class NodeSurvey:
     interfaces: tuple[Interface, ...]
     loopback: str | None
     routes: Mapping[str, tuple[str, ...]]
+    """By prefix, the interfaces of its next hops."""
     settings: Mapping[str, int]
+    """The ECMP hash's policy and seed."""
     daemons: Mapping[str, tuple[str, ...]]
+    """The command of each routing daemon."""
     asn: int | None = None
+    """That of bgpd, if one answers."""
     neighbours: tuple[str, ...] = ()
+    """Addresses or interfaces of bgpd's neighbours, if one answers."""
 
 
 def survey(nodes: Sequence[RunningContainer]) -> tuple[NodeSurvey, ...]:

@@ -17,14 +17,18 @@ from rocelab.base.arrays import Floats, Ints, Longs
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """F flows. source, destination: NICs; port: of its NIC (from 0) that a flow leaves by; sport:
-    UDP source port; dest_qp: BTH destination queue pair."""
+    """F flows."""
 
     source: Ints
+    """NICs."""
     destination: Ints
+    """NICs."""
     port: Ints
+    """Of its NIC (from 0) that a flow leaves by."""
     sport: Ints
+    """UDP source port."""
     dest_qp: Ints
+    """BTH destination queue pair."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -38,15 +42,13 @@ def joined_flows(flows: Sequence[Flows]) -> Flows:
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """The sends of each flow, flow by flow: those of flow f are sends[start[f]:start[f + 1]].
-
-    share: the part of the flow that each send carries, where switches divide a flow over several;
-    None where each carries all of it. A flow without any send has no path: nothing arrives.
-    """
+    """The sends of each flow, flow by flow: those of flow f are sends[start[f]:start[f + 1]]."""
 
     start: npt.NDArray[np.int64]
     sends: Ints
     share: Floats | None = None
+    """The part of the flow that each send carries, where switches divide a flow over several; None
+    where each carries all of it. A flow without any send has no path: nothing arrives."""
 
     def __len__(self) -> int:
         return len(self.start) - 1

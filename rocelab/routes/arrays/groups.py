@@ -20,11 +20,11 @@ PIECE = 2**16
 
 @dataclass(frozen=True, eq=False)
 class GroupTable:
-    """group: of each node and class, NONE if the node has no route or the class is its own, N x
-    classes. The sends of group g are sends[start[g]:start[g + 1]], in the kernel's order.
-    """
+    """The groups of next hops of all nodes, by column."""
 
     group: Ints
+    """Of each node and class, NONE if the node has no route or the class is its own, N x classes.
+    The sends of group g are sends[start[g]:start[g + 1]], in the kernel's order."""
     start: npt.NDArray[np.int64]
     sends: Ints
 

@@ -25,31 +25,39 @@ class Network:
 
     Send 2i is what the lower end of link i puts on it, towards the top; 2i + 1 is the way back. The
     switches that a NIC is wired to are its home; NICs with the same switches share one.
-
-    node_names, roles: of each node, in build order. asn: 0 for servers. zone: NONE outside a zone.
-    hash_seed: N, 0 for servers. lower, upper: node of each end, L. parallel: which of several links
-    between the two (from 1), L. rate_bps: L. nic_server: node, n. nic_number: from 1, n.
-    nic_address: IPv4, n; it continues beyond 198.18.0.0/15 if the fabric is larger than a lab can
-    address. nic_links: n x p links, padded with NONE. nic_home: n. home_leaves: homes x p nodes,
-    padded with NONE.
     """
 
     spec: LabSpec
     node_names: tuple[str, ...]
+    """Of each node, in build order."""
     roles: tuple[Role, ...]
+    """Of each node, in build order."""
     asn: npt.NDArray[np.int64]
+    """0 for servers."""
     zone: Ints
+    """NONE outside a zone."""
     hash_seed: Words
+    """N, 0 for servers."""
     lower: Ints
+    """Node of each end, L."""
     upper: Ints
+    """Node of each end, L."""
     parallel: Ints
+    """Which of several links between the two (from 1), L."""
     rate_bps: Floats
+    """L."""
     nic_server: Ints
+    """Node, n."""
     nic_number: Ints
+    """From 1, n."""
     nic_address: Words
+    """IPv4, n; it continues beyond 198.18.0.0/15 if the fabric is larger than a lab can address."""
     nic_links: Ints
+    """n x p links, padded with NONE."""
     nic_home: Ints
+    """n."""
     home_leaves: Ints
+    """Homes x p nodes, padded with NONE."""
 
     @property
     def nodes(self) -> int:

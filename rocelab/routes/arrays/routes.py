@@ -31,18 +31,18 @@ _ALL = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True, eq=False)
 class NextHops:
-    """The groups of m pairs of a switch and a NIC, as places in `Groups.slots`.
-
-    start, width: a group's range while all links are up, m. partial: the pairs that have lost next
-    hops. live: which of their places remain, partial x most places. count: remaining next hops, m,
-    0 for no route.
-    """
+    """The groups of m pairs of a switch and a NIC, as places in `Groups.slots`."""
 
     start: Ints
+    """a group's range while all links are up, m."""
     width: Ints
+    """a group's range while all links are up, m."""
     count: Ints
+    """Remaining next hops, m, 0 for no route."""
     partial: npt.NDArray[np.intp]
+    """The pairs that have lost next hops."""
     live: Mask
+    """Which of their places remain, partial x most places."""
 
     def take(self, rows: npt.NDArray[np.intp]) -> NextHops:
         """The groups of some pairs, repeated as often as in `rows`."""
@@ -83,14 +83,12 @@ class NextHops:
 
 
 class Groups(Protocol):
-    """The groups that flows meet at switches.
-
-    up: links that carry packets, L. slots: sends, those of a group together. weights: of each slot,
-    None where next hops are equal.
-    """
+    """The groups that flows meet at switches."""
 
     network: Network
     up: Mask
+    """Links that carry packets, L. slots: sends, those of a group together. weights: of each slot,
+    None where next hops are equal."""
 
     @property
     def slots(self) -> Ints: ...

@@ -101,17 +101,18 @@ def utilisation(paths: Paths, rate_bps: Floats, capacity_bps: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """The input of the searches: M flows that switches can tell apart. order: largest first,
-    without flows whose NICs have no link. merged_of: which of these M each requested flow is.
-    first: the send by which each leaves its NIC, M. last: the sends to each NIC, M x p, in the
-    order of `wanted.leaves`."""
+    """The input of the searches: M flows that switches can tell apart."""
 
     offer: Offer
     wanted: FlowRequests
     order: Longs
+    """Largest first, without flows whose NICs have no link."""
     merged_of: Longs
+    """Which of these M each requested flow is."""
     first: Ints
+    """The send by which each leaves its NIC, M."""
     last: Ints
+    """The sends to each NIC, M x p, in the order of `wanted.leaves`."""
 
 
 def _problem(network: Network, routes: Routes, flows: Flows, rate_bps: Floats) -> _Problem:

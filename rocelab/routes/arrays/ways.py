@@ -56,13 +56,15 @@ def ways_of(network: Network, routes: Groups, flows: Flows, scheme: SchemeSpec) 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Ways as far as they are known, flow by flow: flow; last: send, NONE without a route; sends:
-    padded with NONE; odds: it is taken by one packet of so many."""
+    """Ways as far as they are known, flow by flow: flow."""
 
     flow: Longs
     last: Ints
+    """Send, NONE without a route."""
     sends: Ints
+    """Padded with NONE."""
     odds: Longs
+    """It is taken by one packet of so many."""
 
 
 def _next(

@@ -37,27 +37,34 @@ _ENOUGH = 1e-9
 
 
 class Lists(NamedTuple):
-    """The flows on each send, linked: entry f * most hops + k is hop k of flow f. head: the first
-    entry of each send; after, before: the neighbours of each entry, or NONE."""
+    """The flows on each send, linked: entry f * most hops + k is hop k of flow f."""
 
     head: Longs
+    """The first entry of each send."""
     after: Longs
+    """The neighbours of each entry, or NONE."""
     before: Longs
+    """The neighbours of each entry, or NONE."""
 
 
 class Work(NamedTuple):
-    """Working arrays for one run of `move_off` with F flows. load_bps: of each send; path,
-    new_path, before_bps: most hops; moved_at: F; moved: MOST_IN_VAIN; left_path: MOST_IN_VAIN x
-    most hops."""
+    """Working arrays for one run of `move_off` with F flows."""
 
     lists: Lists
     load_bps: Floats
+    """Of each send."""
     path: Ints
+    """Most hops."""
     new_path: Ints
+    """Most hops."""
     before_bps: Floats
+    """Most hops."""
     moved_at: Longs
+    """F."""
     moved: Longs
+    """MOST_IN_VAIN."""
     left_path: Ints
+    """MOST_IN_VAIN x most hops."""
 
 
 def fresh_work(sends: int, flows: int, most: int) -> Work:

@@ -25,43 +25,52 @@ _NOTHING = -1.0
 
 
 class Offer(NamedTuple):
-    """The routes of N nodes to H classes of destinations. group: N x H, NONE for no route;
-    sends[start[g]:start[g + 1]] are the choices of a group in the kernel's order. receiver,
-    capacity_bps: of each send; sends without capacity are not used."""
+    """The routes of N nodes to H classes of destinations."""
 
     group: Ints
+    """N x H, NONE for no route; sends[start[g]:start[g + 1]] are the choices of a group in the
+    kernel's order."""
     start: Longs
     sends: Ints
     receiver: Ints
+    """Of each send; sends without capacity are not used."""
     capacity_bps: Floats
+    """Of each send; sends without capacity are not used."""
 
 
 class FlowRequests(NamedTuple):
-    """F flows. ingress: a node; home: a class of destinations as in `Routes`, F. leaves: the nodes
-    that reach the destination's NIC, F x p, padded with NONE. rate_bps: F."""
+    """F flows."""
 
     ingress: Ints
+    """a node."""
     home: Ints
+    """a class of destinations as in `Routes`, F."""
     leaves: Ints
+    """The nodes that reach the destination's NIC, F x p, padded with NONE."""
     rate_bps: Floats
+    """F."""
 
 
 class Scratch(NamedTuple):
-    """Working arrays for one search at a time. seen, hop: N; queue: N; used: N x most hops of a
-    path."""
+    """Working arrays for one search at a time."""
 
     seen: Longs
+    """N."""
     hop: Ints
+    """N."""
     queue: Ints
+    """N."""
     used: Floats
+    """N x most hops of a path."""
 
 
 class Placed(NamedTuple):
-    """The sends between switches of F flows. hops: how many, F, NONE without a path; sends: F x
-    most hops."""
+    """The sends between switches of F flows."""
 
     hops: Ints
+    """How many, F, NONE without a path."""
     sends: Ints
+    """F x most hops."""
 
 
 def scratch(nodes: int, most_hops: int) -> Scratch:

@@ -39,14 +39,13 @@ _FILE = "memory.json"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How a lab's daemons use memory, as its record says.
-
-    preloads: whether bgpd gets the library; problem: why not, None if it does or is not to.
-    """
+    """How a lab's daemons use memory, as its record says."""
 
     kind: FrrMemory
     preloads: bool = False
+    """Whether bgpd gets the library."""
     problem: str | None = None
+    """Why not, None if it does or is not to."""
 
     @property
     def text(self) -> str:

@@ -34,16 +34,19 @@ class Slowdown:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCost:
-    """Shares of all time. effective: progress at full speed. checkpoints: writing them. restarts:
-    repeated work and restarting. slowed: stalls and longer iterations. best_interval_s: Young's
-    interval between checkpoints."""
+    """Shares of all time."""
 
     effective: float
+    """Progress at full speed."""
     checkpoints: float
+    """Writing them."""
     restarts: float
+    """Repeated work and restarting."""
     slowed: float
+    """Stalls and longer iterations."""
     breaks_per_day: float
     best_interval_s: float
+    """Young's interval between checkpoints."""
 
 
 def expected_cost(

@@ -73,23 +73,27 @@ _NEVER = Break(math.inf, "")
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """What happened to a job, in seconds. jct_s: inf if it never makes progress again; healthy_s:
-    its JCT without outages, checkpoints included; work_s: without checkpoints. stalled_s: time it
-    waited. lucky: its iterations were shorter in some state of the network, which counted as no
-    gain. restarting_s: time that restarts took. lost_work_s: time on work since the last checkpoint
-    and in a checkpoint that broke off. breaks: how often it broke by itself, by cause; the other
-    restarts followed from queue pairs that gave up."""
+    """What happened to a job, in seconds."""
 
     job: str
     jct_s: float
+    """Inf if it never makes progress again."""
     healthy_s: float
+    """Its JCT without outages, checkpoints included."""
     work_s: float
+    """Without checkpoints."""
     stalled_s: float
+    """Time it waited."""
     lucky: bool
+    """Its iterations were shorter in some state of the network, which counted as no gain."""
     restarts: int
     restarting_s: float
+    """Time that restarts took."""
     lost_work_s: float
+    """Time on work since the last checkpoint and in a checkpoint that broke off."""
     breaks: Mapping[str, int]
+    """How often it broke by itself, by cause; the other restarts followed from queue pairs that
+    gave up."""
 
 
 def run_through(

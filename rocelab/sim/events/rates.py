@@ -36,22 +36,29 @@ _LLAMA3_GPU_S = 54 * DAY_S * 16_384
 
 @dataclass(frozen=True, slots=True)
 class FailureRates:
-    """Failures per second of each thing. port: a link of a NIC. leaf: a switch that NICs are on.
-    link_per_nic: any link, per NIC of the network. nic: a whole NIC. job, job_per_gpu: breaks of a
-    job for any reason; network_share of them are drawn as failures of the network. causes: the
-    causes of the others and their counts. restart: how jobs recover."""
+    """Failures per second of each thing."""
 
     name: str
     source: str
     port: float = 0.0
+    """a link of a NIC."""
     leaf: float = 0.0
+    """a switch that NICs are on."""
     link_per_nic: float = 0.0
+    """Any link, per NIC of the network."""
     nic: float = 0.0
+    """a whole NIC."""
     job: float = 0.0
+    """Breaks of a job for any reason; network_share of them are drawn as failures of the
+    network."""
     job_per_gpu: float = 0.0
+    """Breaks of a job for any reason; network_share of them are drawn as failures of the
+    network."""
     causes: tuple[tuple[str, float], ...] = ()
+    """The causes of the others and their counts."""
     network_share: float = 0.0
     restart: RestartSpec = _RESTART
+    """How jobs recover."""
 
     def own_breaks_per_s(self, gpus: int) -> float:
         """How often a job breaks for reasons other than the network failures drawn."""

@@ -48,9 +48,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the lab's table. n: failures; noticed_ns: earliest and latest time at which the
-    protocol notices a silent failure, None if no timer decides; bfd: whether BFD's timers
-    decide."""
+    """A row of the lab's table."""
 
     name: str
     title: str
@@ -60,10 +58,14 @@ class Row:
     place_title: str
     fan_out: int
     n: int
+    """failures."""
     median_ns: int
     p95_ns: int
     noticed_ns: tuple[int, int] | None
+    """Earliest and latest time at which the protocol notices a silent failure, None if no timer
+    decides."""
     bfd: bool
+    """Whether BFD's timers decide."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,16 +40,20 @@ class Thing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A thing and its name. count: how many links; drawn: at random by a seed, not the first ones.
-    rack: the name is a rack's number. nic, port: from 1."""
+    """A thing and its name."""
 
     thing: Thing
     name: str
     count: int = 0
+    """How many links."""
     drawn: bool = False
+    """At random by a seed, not the first ones."""
     rack: bool = False
+    """The name is a rack's number."""
     nic: int = 0
+    """From 1."""
     port: int = 0
+    """From 1."""
 
     def __str__(self) -> str:
         match self.thing:

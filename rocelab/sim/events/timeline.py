@@ -24,18 +24,20 @@ from rocelab.sim.events.targets import Thing, links_of, parse_target
 
 @dataclass(frozen=True, eq=False)
 class Outage:
-    """An event on a network. links: those it affects. ends_s: inf for never. reaction_s: from its
-    beginning until routes avoid the links, inf for never; `reaction` says why. remaining: the share
-    of the links' rate that remains."""
+    """An event on a network."""
 
     what: str
     kind: Kind
     links: Ints
+    """Those it affects."""
     begins_s: float
     ends_s: float
+    """Inf for never."""
     reaction_s: float
+    """From its beginning until routes avoid the links, inf for never; `reaction` says why."""
     reaction: str
     remaining: float = 0.0
+    """The share of the links' rate that remains."""
 
     @property
     def loses_packets(self) -> bool:

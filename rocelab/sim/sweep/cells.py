@@ -45,15 +45,18 @@ WARNINGS, BETWEEN_WARNINGS = "warnings", " | "
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One simulation. values: of the swept keys, as written; digest: of the inputs and of this
-    tool's version, so that equal cells of two sweeps share one result; nics: of its fabric; flows:
-    the approximate number of its job's flows."""
+    """One simulation."""
 
     values: Mapping[str, Data]
+    """Of the swept keys, as written."""
     inputs: Inputs
     digest: str
+    """Of the inputs and of this tool's version, so that equal cells of two sweeps share one
+    result."""
     nics: int
+    """Of its fabric."""
     flows: int
+    """The approximate number of its job's flows."""
 
 
 @cache

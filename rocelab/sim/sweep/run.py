@@ -54,16 +54,15 @@ BASE_BYTES, FLOW_BYTES = 3 * 10**8, 400
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """The rows of a sweep in the order of its grid; `row["error"]` is None if a cell succeeded.
-
-    ran: cells run now; reused: cells taken from the journal; left: cells not run because of an
-    interrupt.
-    """
+    """The rows of a sweep in the order of its grid; `row["error"]` is None if a cell succeeded."""
 
     rows: tuple[Row, ...]
     ran: int
+    """Cells run now."""
     reused: int
+    """Cells taken from the journal."""
     left: int
+    """Cells not run because of an interrupt."""
 
     @property
     def failed(self) -> tuple[Row, ...]:

@@ -198,12 +198,12 @@ def _count(values: Mapping[str, int] | Sequence[Data]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Keys that are set together: settings[i] has one value for each key. repeats: the values are
-    seeds; differences between them are shown as a spread."""
+    """Keys that are set together: settings[i] has one value for each key."""
 
     keys: tuple[str, ...]
     settings: tuple[tuple[Data, ...], ...]
     repeats: bool = False
+    """The values are seeds; differences between them are shown as a spread."""
 
     @property
     def label(self) -> str:

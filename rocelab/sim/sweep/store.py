@@ -50,17 +50,18 @@ Figure = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The result of a cell, by its digest: figures, or the error that ended it. values: those of
-    the sweep that ran it. peak_memory_bytes: of the process while it ran, None if unknown.
-    warnings: of the simulation, as `run_cell` has them."""
+    """The result of a cell, by its digest: figures, or the error that ended it."""
 
     digest: str
     values: Mapping[str, Any]
+    """Those of the sweep that ran it."""
     figures: Mapping[str, Figure]
     error: str | None
     wall_s: float
     peak_memory_bytes: int | None
+    """Of the process while it ran, None if unknown."""
     warnings: str | None = None
+    """Of the simulation, as `run_cell` has them."""
 
 
 _RECORD = TypeAdapter(Record)

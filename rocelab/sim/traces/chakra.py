@@ -93,7 +93,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """inputs: the values of its input tensors as in the trace, for metadata nodes only."""
+    """A node of a rank's trace."""
 
     id: int
     name: str
@@ -103,13 +103,15 @@ class Node:
     duration_us: int = 0
     attrs: Mapping[str, Value] = field(default_factory=dict)
     inputs: str = ""
+    """The values of its input tensors as in the trace, for metadata nodes only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one rank did. source: the file, for error messages."""
+    """What one rank did."""
 
     source: str
+    """The file, for error messages."""
     metadata: Metadata
     nodes: tuple[Node, ...]
 

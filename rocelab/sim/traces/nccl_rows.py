@@ -37,30 +37,33 @@ class Rounding:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One half of a row. GB/s are 10^9 bytes. wrong: wrong elements, or in old versions the largest
-    error; None if not checked."""
+    """One half of a row. GB/s are 10^9 bytes."""
 
     time_us: float
     algbw_gbs: float
     busbw_gbs: float
     wrong: float | None
+    """Wrong elements, or in old versions the largest error; None if not checked."""
     rounding: Rounding = Rounding()
 
 
 @dataclass(frozen=True, slots=True)
 class NcclRow:
-    """One size. redop, root, type: None if the version does not print them. key: the row's place in
-    a JSON document, which has no lines."""
+    """One size."""
 
     line: int | None
     size_bytes: int
     count: int | None
     type: str | None
+    """None if the version does not print them."""
     redop: str | None
+    """None if the version does not print them."""
     root: int | None
+    """None if the version does not print them."""
     out_of_place: Timing | None
     in_place: Timing | None
     key: str = ""
+    """The row's place in a JSON document, which has no lines."""
 
     @property
     def timing(self) -> Timing:
@@ -84,34 +87,35 @@ class NcclRow:
 
 @dataclass(slots=True)
 class Recording:
-    """One run of a program as its output shows it, while it is read.
-
-    line: its first. name: the collective, as `alltoall`, if the output says it. ranks: the highest
-    rank that is listed plus one, and its line; per_process: nThread x nGpus, a divisor of all.
-    listed_twice: ranks that stand in the list twice, with their lines. ranks_are_exact: whether the
-    list has every rank up to the highest. counts_wrong: whether `wrong` counts elements; it is a
-    floating-point error in versions before 2.12. failed: the line that says that a check failed.
-    broken: the line that says that an error ended the test. is_cpu_time: times are those of the CPU
-    that launched (`-C`).
-    """
+    """One run of a program as its output shows it, while it is read."""
 
     line: int | None = None
+    """Its first."""
     name: str | None = None
+    """The collective, as `alltoall`, if the output says it."""
     ranks: int | None = None
+    """The highest rank that is listed plus one, and its line."""
     ranks_line: int | None = None
     ranks_are_exact: bool = False
+    """Whether the list has every rank up to the highest."""
     per_process: int | None = None
+    """nThread x nGpus, a divisor of all."""
     devices: dict[int, int] = field(default_factory=dict)
     groups: dict[int, int] = field(default_factory=dict)
     listed_twice: tuple[int, int, int] | None = None
+    """Ranks that stand in the list twice, with their lines."""
     is_list_cut: bool = False
     header_line: int | None = None
     headed_twice: int | None = None
     counts_wrong: bool = True
+    """Whether `wrong` counts elements; it is a floating-point error in versions before 2.12."""
     failed: int | None = None
+    """The line that says that a check failed."""
     failed_key: str = ""
     broken: int | None = None
+    """The line that says that an error ended the test."""
     is_cpu_time: bool = False
+    """Times are those of the CPU that launched (`-C`)."""
     rows: list[NcclRow] = field(default_factory=list)
 
 

@@ -29,12 +29,13 @@ _ALONE = "the times are of one rank alone, which sends nothing: run it with two 
 
 @dataclass(frozen=True, slots=True)
 class NcclTest:
-    """One test: a collective of `ranks` ranks. notes: what was left out, or computed otherwise."""
+    """One test: a collective of `ranks` ranks."""
 
     pattern: Pattern
     ranks: int
     rows: tuple[NcclRow, ...]
     notes: tuple[str, ...] = ()
+    """What was left out, or computed otherwise."""
 
 
 def read_nccl_tests(

@@ -52,14 +52,16 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """leading: names before the first time. halves: for each half, whether it is in place, and the
-    names of its columns. unit_us: of times; versions before 2.0.0 print milliseconds."""
+    """The columns of a table."""
 
     leading: tuple[str, ...]
+    """Names before the first time."""
     halves: tuple[tuple[bool, tuple[str, ...]], ...]
+    """For each half, whether it is in place, and the names of its columns."""
     trailing: int
     separator: str | None
     unit_us: float
+    """Of times; versions before 2.0.0 print milliseconds."""
 
 
 def read_tables(text: str, source: str) -> tuple[list[Recording], list[Problem]]:

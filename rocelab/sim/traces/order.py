@@ -24,10 +24,11 @@ _Waits = dict[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """What ranks do together. sends: makes the sends; None: the ranks only wait for one another."""
+    """What ranks do together."""
 
     name: str
     sends: Callable[[], Sends | None]
+    """Makes the sends; None: the ranks only wait for one another."""
 
 
 def topological(before: Sequence[Sequence[int]]) -> list[int]:

@@ -20,22 +20,23 @@ from rocelab.sim.traces.nccl_tests import NcclTest
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One size. ratio: simulated over measured bus bandwidth, from their times."""
+    """One size."""
 
     size_bytes: int
     measured_busbw_gbs: float
     simulated_busbw_gbs: float
     ratio: float
+    """Simulated over measured bus bandwidth, from their times."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlphaBeta:
-    """time = latency + size / bandwidth. 1 GB/s is a byte per ns. worst: the largest error of a
-    fitted time, relative to the measured time."""
+    """time = latency + size / bandwidth. 1 GB/s is a byte per ns."""
 
     latency_ns: float
     bandwidth_gbs: float
     worst: float
+    """The largest error of a fitted time, relative to the measured time."""
 
     def time_ns(self, size_bytes: float) -> float:
         """The fitted time of a size."""
