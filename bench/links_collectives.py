@@ -28,8 +28,8 @@ from rocelab.jobs.placement import Placement
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
+from rocelab.results.engines import Engine
 from rocelab.results.environment import cpu_model
-from rocelab.results.simulation import Engine
 from rocelab.routes.arrays.flows import joined_paths, paths_taken, ways_along
 from rocelab.sim.engine.completion import completion
 from rocelab.sim.engine.program import Program

@@ -33,8 +33,8 @@ from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.poisson import PoissonSpec, poisson_flows
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
+from rocelab.results.engines import Engine
 from rocelab.results.environment import cpu_model
-from rocelab.results.simulation import Engine
 from rocelab.sim.engine.completion import completion
 from rocelab.sim.figures import transfer_times
 from rocelab.sim.links.part import Links, pass_part, rounds_s

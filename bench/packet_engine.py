@@ -29,8 +29,8 @@ from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.pfc import PfcSpec
+from rocelab.results.engines import Engine
 from rocelab.results.environment import cpu_model
-from rocelab.results.simulation import Engine
 from rocelab.sim.packets.figures import lossless_links
 from rocelab.sim.simulate import Simulation
 

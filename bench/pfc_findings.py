@@ -20,7 +20,7 @@ from rocelab.drills.spec import load_drill
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import DRILLS, find, find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.results.simulation import Engine, PortModel
+from rocelab.results.engines import Engine, PortModel
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.simulate import Simulation
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import Enum
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
@@ -70,15 +69,8 @@ def first_sentence(text: str) -> str:
 
 def _written(parameter: Parameter) -> str:
     """An argument's name, or the longest name of an option with what it takes."""
-    value = parameter.metavar or _choices(parameter) or str(parameter.name).upper()
+    value = (parameter.metavar or str(parameter.name).upper()).strip("<>")
     if isinstance(parameter, TyperArgument):
         return value.strip("[].")
     names = [max(parameter.opts, key=len), *parameter.secondary_opts]
     return "/".join(names) if parameter.is_flag else f"{names[0]} {value}"
-
-
-def _choices(parameter: Parameter) -> str:
-    """The words that an option may have, where it is an enumeration."""
-    if not isinstance(parameter.default, Enum):
-        return ""
-    return "|".join(str(member.value) for member in type(parameter.default))

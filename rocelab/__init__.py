@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from rocelab.sim.events.expectation import expected_cost as expected_cost
     from rocelab.sim.events.rates import LLAMA3
     from rocelab.sim.events.spec import RestartSpec as RestartSpec
-    from rocelab.sim.simulate import Options
+    from rocelab.sim.options import Options
     from rocelab.sim.simulate import simulate as simulate
     from rocelab.sim.sweep.run import run_sweep as run_sweep
     from rocelab.sim.sweep.spec import read_sweep as read_sweep

@@ -58,7 +58,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "NicRef": "rocelab.jobs.placement",
         "Prediction": "rocelab.results.prediction",
         "simulate": "rocelab.sim.simulate",
-        "SimulationOptions": "rocelab.sim.simulate:Options",
+        "SimulationOptions": "rocelab.sim.options:Options",
         "SimulatedJob": "rocelab.jobs.spec",
         "load_jobs": "rocelab.jobs.spec",
         "SimulationReport": "rocelab.results.simulation",

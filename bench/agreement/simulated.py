@@ -19,7 +19,7 @@ from rocelab.agent.nic import SECOND_NS
 from rocelab.base.arrays import Floats
 from rocelab.jobs.spec import collective_job
 from rocelab.prediction.loads import by_link
-from rocelab.results.simulation import Engine, PortModel
+from rocelab.results.engines import Engine, PortModel
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import flows_per_send
 from rocelab.sim.compile import PlacedJob, compile_jobs

@@ -39,7 +39,6 @@ from rocelab import InputError, RocelabError
 from rocelab.base.documents import to_json
 from rocelab.base.interruption import ending
 from rocelab.base.units import format_duration
-from rocelab.cli.arguments import FrrOption
 from rocelab.record import recorded_labs
 from rocelab.routing.frr.installation import find_installation
 from rocelab.sim.events.reaction import Breakage
@@ -75,7 +74,7 @@ def main(
     quick: Annotated[bool, typer.Option(help="few cells, to try it")] = False,
     again: Annotated[bool, typer.Option(help="also cells that are measured already")] = False,
     plan: Annotated[bool, typer.Option(help="only list the cells and the time they take")] = False,
-    frr: FrrOption = None,
+    frr: Annotated[Path | None, typer.Option(help="the folder of another FRR")] = None,
     published: Annotated[
         bool, typer.Option(help="take cells that are missing from docs/convergence-table.json")
     ] = False,

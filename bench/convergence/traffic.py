@@ -15,9 +15,10 @@ from functools import cache, partial
 from bench.convergence.plan import Cell
 from rocelab import Fabric, InputError
 from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.placement import find_nic
 from rocelab.linux.fibtable import Fib
 from rocelab.planning.fabric import Link
-from rocelab.routes.path import Path, find_nic, walk
+from rocelab.routes.path import Path, walk
 from rocelab.sim.events.reaction import Place
 
 RATE_PPS = 1000

@@ -19,7 +19,7 @@ from rocelab.jobs.spec import collective_job
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
 from rocelab.labfile.schemes.spec import SchemeSpec, scheme_of
-from rocelab.results.simulation import Engine
+from rocelab.results.engines import Engine
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.compile import PlacedJob, compile_jobs

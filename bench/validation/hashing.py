@@ -19,8 +19,8 @@ from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import flows_per_send, paths_of
 from rocelab.routes.arrays.routes import Routes
-from rocelab.routes.asic import Model
 from rocelab.routes.balance import balance, random_groups
+from rocelab.routes.models import Model
 
 LAB = "uplinks-16"
 FLOWS = (16, 64, 256, 512, 1000)

@@ -120,8 +120,12 @@ def name_hint(word: str, names: Collection[str]) -> str | None:
     """Advice about a name that is not in `names`: the one that was probably meant, or the existing
     ones.
 
-    A name with another number gives no guess: `srv9-1` may be any server.
+    A name with another number gives no guess: `srv9-1` may be any server. Nor does a port or a NIC
+    where nodes are named.
     """
+    node, colon, _ = word.partition(":")
+    if colon and node in names:
+        return f"{node} is its name; {word} is a port or a NIC"
     close = closest(word, names)
     if close is not None and _NUMBER.sub("", close) != _NUMBER.sub("", word):
         return f"did you mean {close}?"

@@ -69,7 +69,9 @@ def _root(
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
+        typer.Option(
+            "--version", "-V", help="Show the version.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Clos fabrics of real FRR routers from one YAML file, and failures measured on them."""
@@ -81,7 +83,6 @@ def build_app() -> typer.Typer:
     """The application without commands: the options before them."""
     app = typer.Typer(
         cls=CommandLine,
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

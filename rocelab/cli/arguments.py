@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.routing.frr.kind import FrrMemory
-
 if TYPE_CHECKING:
     from rocelab.lab.lab import Lab, RunningLab
     from rocelab.labfile.catalog import Catalog
@@ -125,65 +123,11 @@ NodeArgument = Annotated[
 ]
 
 
-def complete_runtime(incomplete: str) -> list[str]:
-    """The runtimes whose names begin so."""
-    from rocelab.lab.providers import runtime_names
-
-    return [name for name in runtime_names() if name.startswith(incomplete)]
-
-
-RuntimeOption = Annotated[
-    str,
-    typer.Option(
-        "--runtime",
-        metavar="NAME",
-        help="The type of nodes: netns, mininet, docker, containerlab, or that of a plug-in.",
-        autocompletion=complete_runtime,
-    ),
-]
-ImageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--image",
-        help="Image of containers; without it one is built from Debian packages.",
-        show_default=False,
-    ),
-]
-DilationOption = Annotated[
-    float | None,
-    typer.Option(
-        "--dilation",
-        min=1,
-        max=10**9,
-        metavar="D",
-        help="How many times slower than the modelled network the lab runs, in place of its file's "
-        "value: a greater one asks less of this machine.",
-        show_default=False,
-    ),
-]
 FileOption = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing output.")]
-FrrOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--frr",
-        metavar="PREFIX",
-        help="The folder of the FRR that switches run; this machine's FRR by default.",
-        show_default=False,
-    ),
-]
-FrrMemoryOption = Annotated[
-    FrrMemory | None,
-    typer.Option(
-        "--frr-memory",
-        help="How much memory FRR's daemons use: less (lean, the default) or FRR's default "
-        "(plain).",
-        show_default=False,
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 

@@ -12,12 +12,12 @@ import typer
 
 from rocelab.cli.arguments import (
     ForceOption,
-    FrrOption,
     JsonOption,
     LabArgument,
     running_or_planned,
 )
-from rocelab.cli.joboptions import named_options, takes_job_options
+from rocelab.cli.options import named_options, option_of, takes_options
+from rocelab.lab.kind import UpOptions
 from rocelab.labfile.schemes.spec import SCHEME_DOOR, SCHEMES
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, show_document, write
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 _MATRIX, _OUTPUT = "What is compared", "Input and output"
 
 
-@takes_job_options(
-    but=("qps", "placement", "duration", "starts", "out-of-order", "selective-repeat")
-)
+@takes_options(but=("qps", "placement", "duration", "starts", "out-of-order", "selective-repeat"))
 def compare(
     lab: LabArgument,
     schemes: Annotated[
@@ -68,7 +66,7 @@ def compare(
         ),
     ] = None,
     force: ForceOption = False,
-    frr: FrrOption = None,
+    frr: Annotated[Path | None, option_of(UpOptions, "frr")] = None,
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:

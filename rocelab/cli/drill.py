@@ -13,13 +13,8 @@ import typer
 
 from rocelab.base.errors import ExpectationError, MachineError
 from rocelab.cli.arguments import (
-    DilationOption,
     ForceOption,
-    FrrMemoryOption,
-    FrrOption,
-    ImageOption,
     JsonOption,
-    RuntimeOption,
     complete_running,
     completed,
     file_of,
@@ -27,7 +22,8 @@ from rocelab.cli.arguments import (
     running_lab,
 )
 from rocelab.cli.catalog import listed, marked, say_own
-from rocelab.lab.kind import DEFAULT_RUNTIME
+from rocelab.cli.options import takes_options
+from rocelab.lab.kind import UpOptions
 from rocelab.report.console import (
     err,
     out,
@@ -117,6 +113,7 @@ def show(drill: DrillArgument, json: JsonOption = False) -> None:
 
 
 @app.command()
+@takes_options()
 def run(
     drill: DrillArgument,
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to run it.")] = 1,
@@ -134,11 +131,8 @@ def run(
         ),
     ] = None,
     force: ForceOption = False,
-    runtime: RuntimeOption = DEFAULT_RUNTIME,
-    image: ImageOption = None,
-    dilation: DilationOption = None,
-    frr: FrrOption = None,
-    frr_memory: FrrMemoryOption = None,
+    *,
+    options: UpOptions,
     json: JsonOption = False,
     keep: Annotated[
         bool,
@@ -181,7 +175,7 @@ def run(
     from rocelab.lab.providers import provider_of
     from rocelab.report.drill import drill_document
 
-    provider = provider_of(runtime, image, frr, frr_memory)
+    provider = provider_of(options.runtime, options.image, options.frr, options.frr_memory)
     running = None if lab is None else running_lab(lab)
     keep = keep or running is not None
 
@@ -205,14 +199,14 @@ def run(
             folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         found: list[DrillResult] = []
         with shown_if_unwritten(found, show), progress_bars() as progress:
-            use = kept(note, frr, frr_memory) if keep else fresh
+            use = kept(note, options.frr, options.frr_memory) if keep else fresh
             result = run_drill(
                 path,
                 repeats=repeat,
                 retries=retries,
                 out=folder,
                 overwrite=force,
-                dilation=dilation,
+                dilation=options.dilation,
                 progress=progress,
                 use=use,
                 provider=provider,

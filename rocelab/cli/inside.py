@@ -119,16 +119,13 @@ def _address(lab: RunningLab, name: str) -> str:
 
     Raises InputError if there is no such node or NIC.
     """
-    from rocelab.base.errors import InputError
-    from rocelab.routes.path import find_nic
+    from rocelab.jobs.placement import find_nic
 
-    server, colon, number = name.partition(":")
+    server, colon, _ = name.partition(":")
     node = lab.fabric.node(lab.node(server).name)
     if node.loopback is not None and not colon:
         return node.loopback
-    if colon and not number.isdecimal():
-        raise InputError(f"{name} names no NIC", hint="srv1-1:2 is the second of srv1-1")
-    return find_nic(lab.fabric, server, int(number or 1)).ip
+    return find_nic(lab.fabric, name).ip
 
 
 def cli(lab: OneRunningLab = None) -> None:

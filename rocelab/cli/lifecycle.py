@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import (
-    DilationOption,
-    FrrMemoryOption,
-    FrrOption,
-    ImageOption,
     JsonOption,
     LabArgument,
     OneRunningLab,
-    RuntimeOption,
     complete_running,
     lab_file,
     running_lab,
 )
-from rocelab.lab.kind import DEFAULT_RUNTIME
+from rocelab.cli.options import takes_options
+from rocelab.lab.kind import UpOptions
 from rocelab.linux.rights import need_root
 from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
 from rocelab.routing.frr.kind import FrrMemory
@@ -38,13 +34,11 @@ _SHOWN_SWITCHES = 40
 _MB = 1e6
 
 
+@takes_options()
 def up(
     lab: LabArgument,
-    runtime: RuntimeOption = DEFAULT_RUNTIME,
-    image: ImageOption = None,
-    dilation: DilationOption = None,
-    frr: FrrOption = None,
-    frr_memory: FrrMemoryOption = None,
+    *,
+    options: UpOptions,
     reuse: Annotated[
         bool,
         typer.Option("--reuse", help="Keep a lab that is already up, as requested and healthy."),
@@ -57,15 +51,14 @@ def up(
     from rocelab.lab.providers import provider_of
     from rocelab.observe.evidence.unconverged import keep_unconverged
 
-    if reuse and (image is not None or frr is not None):
+    if reuse and (options.image is not None or options.frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
-    chosen = Lab.planned(
-        lab_file(lab), provider_of(runtime, image, frr, frr_memory), dilation=dilation
-    )
+    provider = provider_of(options.runtime, options.image, options.frr, options.frr_memory)
+    chosen = Lab.planned(lab_file(lab), provider, dilation=options.dilation)
     fabric = chosen.fabric
     reused = reuse and chosen.is_running
     if reused:
-        running = _check_reusable(chosen, frr_memory)
+        running = _check_reusable(chosen, options.frr_memory)
     else:
         keep_unconverged(chosen)
         with progress_bars() as progress:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, LabArgument
-from rocelab.cli.joboptions import named_options, takes_job_options
+from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.simulate import (
     EpsOption,
     HashingOption,
@@ -24,6 +24,7 @@ from rocelab.cli.simulate import (
     print_warnings,
 )
 from rocelab.report.console import progress_bars, show_document, write
+from rocelab.sim.options import Options
 
 if TYPE_CHECKING:
     from rocelab.sim.events.spec import RatesSpec, RestartSpec, TimelineSpec
@@ -41,7 +42,7 @@ PolicyOption = Annotated[
 ]
 
 
-@takes_job_options(but=("duration", "starts", "warmup", "iterations"))
+@takes_options(but=("duration", "starts", "warmup", "iterations"))
 def whatif(
     lab: LabArgument,
     event: Annotated[
@@ -75,7 +76,6 @@ def whatif(
     from rocelab.report.simulation.whatif import what_if_document
     from rocelab.sim.events.sentence import parse_event
     from rocelab.sim.reliability import event_cost
-    from rocelab.sim.simulate import Options
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
@@ -89,7 +89,7 @@ def whatif(
     print_warnings(found.warnings)
 
 
-@takes_job_options(but=("duration", "starts", "warmup", "iterations"))
+@takes_options(but=("duration", "starts", "warmup", "iterations"))
 def longrun(
     lab: LabArgument,
     job_file: JobFileOption = None,
@@ -153,7 +153,6 @@ def longrun(
     from rocelab.base.documents import to_json
     from rocelab.report.simulation.whatif import outlook_document
     from rocelab.sim.reliability import long_run
-    from rocelab.sim.simulate import Options
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
@@ -227,14 +226,12 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
 def _span_s(option: str, text: str) -> float:
     """The seconds of a time option."""
     from rocelab.base.errors import InputError
-    from rocelab.base.wording import RefusedError
+    from rocelab.base.options import of_option
     from rocelab.labfile.base import SECOND
     from rocelab.sim.events.spec import SPAN
 
-    try:
+    with of_option(option):
         span_ns = SPAN.parse(text)
-    except RefusedError as error:
-        raise InputError(f"{option}: {error.message}", hint=error.hint) from None
     if span_ns <= 0:
         raise InputError(f"{option} is {text}", hint="give a time above 0")
     return span_ns / SECOND

@@ -134,16 +134,6 @@ _COMMANDS = {
         "Capture packets of ports until Ctrl-C, --count or --seconds. FILE is always complete; "
         "after Ctrl-C the exit code is 130.",
     ),
-    "runs": (
-        _ELSEWHERE,
-        "remote:runs",
-        "List the runs on another machine that continue, or whose results are still there.",
-    ),
-    "attach": (
-        _ELSEWHERE,
-        "remote:attach",
-        "Attach to a run on another machine: all of its output, its results, its exit code.",
-    ),
     "exec": (
         _LOOK,
         "inside:exec_command",
@@ -153,6 +143,11 @@ _COMMANDS = {
         _LOOK,
         "inside:ping",
         "Ping from one node to another: from a switch's loopback or a server's first NIC.",
+    ),
+    "fault": (
+        _BREAK,
+        "fault:app",
+        "Inject faults into a running lab, list them, and clear them.",
     ),
     "traffic": (
         _MEASURE,
@@ -221,15 +216,20 @@ _COMMANDS = {
         "drill:app",
         "Rehearse failures and jobs: list, explain, run and compare drills.",
     ),
-    "fault": (
-        _BREAK,
-        "fault:app",
-        "Inject faults into a running lab, list them, and clear them.",
-    ),
     "image": (
         _PLAN,
         "image:app",
         "The container image of nodes, with FRR.",
+    ),
+    "runs": (
+        _ELSEWHERE,
+        "remote:runs",
+        "List the runs on another machine that continue, or whose results are still there.",
+    ),
+    "attach": (
+        _ELSEWHERE,
+        "remote:attach",
+        "Attach to a run on another machine: all of its output, its results, its exit code.",
     ),
 }
 """The panel of help in which a command is, its module and function or group in `rocelab.cli`, and
@@ -256,11 +256,23 @@ def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
         module, attribute = where.split(":")
         target = getattr(import_module(f"rocelab.cli.{module}"), attribute)
         if isinstance(target, typer.Typer):
+            for command in target.registered_commands:
+                command.help = _flowing(command.callback)
             app.add_typer(target, name=name, rich_help_panel=panel)
         else:
             settings = _SETTINGS.get(name)
-            app.command(name, rich_help_panel=panel, context_settings=settings)(target)
+            app.command(
+                name, help=_flowing(target), rich_help_panel=panel, context_settings=settings
+            )(target)
     return app
+
+
+def _flowing(command: object) -> str:
+    """The help of a command, whose paragraphs are lines: a terminal of any width breaks them."""
+    from inspect import getdoc
+
+    paragraphs = (getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 class _Commands(Mapping[str, Read]):

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 _ROCE_PORT = 4791
 _Server = Annotated[
     str,
-    typer.Option(metavar="SERVER", autocompletion=complete_server, show_default=False),
+    typer.Option(
+        metavar="SERVER",
+        help="A server, or one of its NICs: srv1-1:2.",
+        autocompletion=complete_server,
+        show_default=False,
+    ),
 ]
 _Nic = Annotated[int, typer.Option(metavar="N", min=1, help="Which NIC of the server.")]
 
@@ -52,9 +57,10 @@ def path(
 ) -> None:
     """Show every hop a flow takes: from the running kernels' tables, or as planned."""
     from rocelab.base.errors import InputError
+    from rocelab.jobs.placement import find_nic
     from rocelab.lab.lab import RunningLab
     from rocelab.record import not_up
-    from rocelab.routes.path import find_nic, walk
+    from rocelab.routes.path import walk
     from rocelab.routes.planned import planned_fibs
 
     chosen = running_or_planned(lab)

@@ -12,6 +12,7 @@ import typer
 
 from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, lab_file
 from rocelab.cli.collection import uncollected
+from rocelab.cli.options import choice
 from rocelab.report.console import err, out, progress_bars, say, table, write
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def render(
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False),
     ],
-    target: Annotated[RenderTarget, typer.Option(help="What to write for.")] = RenderTarget.FRR,
+    target: Annotated[str, choice("target", RenderTarget, "What to write for.")] = RenderTarget.FRR,
     image: Annotated[
         str | None,
         typer.Option(
@@ -316,7 +317,7 @@ class Picture(StrEnum):
 
 def graph(
     lab: LabArgument,
-    picture: Annotated[Picture, typer.Option("--format", help="What to write.")] = Picture.SVG,
+    picture: Annotated[str, choice("format", Picture, "What to write.")] = Picture.SVG,
     file: FileOption = None,
     force: ForceOption = False,
 ) -> None:
@@ -332,7 +333,7 @@ def graph(
         write([text])
         return
     target.write(text)
-    say(f"{picture.value} of lab {fabric.name} is in {file}")
+    say(f"{picture} of lab {fabric.name} is in {file}")
 
 
 def schema() -> None:

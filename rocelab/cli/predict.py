@@ -14,30 +14,29 @@ from rocelab.cli.arguments import (
     running_or_planned,
 )
 from rocelab.cli.collection import uncollected
-from rocelab.cli.joboptions import named_options, takes_job_options
+from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.unprivileged import take_rights_for
 from rocelab.labfile.schemes.spec import predictable_kinds
 from rocelab.report.console import err, progress_bars, show_document, write
+from rocelab.routes.models import Model
 
 if TYPE_CHECKING:
     from rocelab.planning.fabric import Fabric
     from rocelab.prediction.matrix import FlowRow
 
-MODELS = ("kernel", "crc16", "crc32")
 _NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "congestion", "ecn", "out-of-order")
 _WHAT_IF, _INPUT = "What if", "Input and output"
 
 
-def complete_model(incomplete: str) -> list[str]:
-    """The names of hash models."""
-    return [name for name in MODELS if name.startswith(incomplete)]
+def _complete_model(incomplete: str) -> list[str]:
+    return [name for name in Model if name.startswith(incomplete)]
 
 
 def _complete_scheme(incomplete: str) -> list[str]:
     return [name for name in predictable_kinds() if name.startswith(incomplete)]
 
 
-@takes_job_options()
+@takes_options()
 @uncollected()
 def predict(
     lab: LabArgument,
@@ -77,7 +76,7 @@ def predict(
             metavar="MODEL",
             help="kernel; or crc16 or crc32 with modulo, as switch ASICs choose (planned tables).",
             rich_help_panel=_WHAT_IF,
-            autocompletion=complete_model,
+            autocompletion=_complete_model,
         ),
     ] = "kernel",
     json: JsonOption = False,
@@ -89,7 +88,7 @@ def predict(
 
     rocelab predict zone-1-1 --pattern alltoall --ranks 16 --size 16MB --qps 4
 
-    rocelab predict llama3-24k --flows flows.csv --model crc32
+    rocelab predict zone-small --flows elephants --model crc32
     """
     from rocelab.base.documents import to_json
     from rocelab.lab.lab import RunningLab

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,12 @@ from rocelab.report.console import is_reader_gone
 HERE = frozenset({"runs", "attach"})
 """Commands about another machine's runs, which use `--host` themselves."""
 TALKERS = frozenset({"shell", "cli"})
+_FIRST = """First steps:
+  rocelab doctor            what a lab needs of this machine
+  rocelab up zone-small     a lab of 4 racks; `rocelab down zone-small` ends it
+  rocelab drill list        failures to rehearse
+
+`rocelab help` says what each command does, `rocelab help COMMAND` its options."""
 
 
 Read = Any
@@ -47,6 +54,32 @@ class CommandLine(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self.commands = loaded
+
+    def parse_args(self, ctx: Read, args: list[str]) -> list[str]:
+        """Read the words, of which `help` and `version` are options in other words; none at all
+        print the commands by name."""
+        match args:
+            case [] if not ctx.resilient_parsing:
+                typer.echo(self._overview())
+                ctx.exit()
+            case ["help", *command]:
+                args = [*command, "--help"]
+            case ["version"]:
+                args = ["--version"]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def _overview(self) -> str:
+        """The commands by name, on a screen of 24 lines."""
+        panels: dict[str, list[str]] = {}
+        for name, (panel, _) in self.summaries.items():
+            panels.setdefault(panel, []).append(name)
+        rows = [
+            fill(", ".join(names), 78, initial_indent=f"  {panel:15}", subsequent_indent=" " * 17)
+            for panel, names in panels.items()
+        ]
+        usage = "Usage: rocelab [OPTIONS] COMMAND [ARGS]..."
+        return "\n".join((usage, "", fill(str(self.help), 79), "", *rows, "", _FIRST))
 
     def invoke(self, ctx: Read) -> Read:
         """Run the command. Raises BrokenPipeError without an errno if the reader of the output has

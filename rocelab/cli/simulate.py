@@ -19,10 +19,11 @@ from rocelab.cli.arguments import (
     lab_file,
 )
 from rocelab.cli.collection import uncollected
-from rocelab.cli.joboptions import named_options, takes_job_options
-from rocelab.cli.predict import complete_model
+from rocelab.cli.options import named_options, option_of, takes_options
 from rocelab.labfile.schemes.spec import SCHEMES
 from rocelab.report.console import err, progress_bars, show_document, write
+from rocelab.results.engines import Engine
+from rocelab.sim.options import Options
 
 if TYPE_CHECKING:
     from rocelab.base.outputs import Folder
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from rocelab.results.simulation import SimulationReport
     from rocelab.sim.simulate import Simulation
 
-_WHAT_IF, _INPUT, _ENGINE = "What if", "Input and output", "Engine"
+_WHAT_IF, _INPUT = "What if", "Input and output"
 
 JobFileOption = Annotated[
     str | None,
@@ -67,103 +68,18 @@ HashingOption = Annotated[
         rich_help_panel=_WHAT_IF,
     ),
 ]
-EpsOption = Annotated[
-    float | None,
-    typer.Option(
-        "--eps",
-        metavar="SHARE",
-        help="Batch completions that fall within this share of the longest remaining time. "
-        "Faster when transfer sizes vary widely; default: exact.",
-        show_default=False,
-        rich_help_panel=_ENGINE,
-        min=0.0,
-        max=0.5,
-    ),
-]
+EpsOption = Annotated[float | None, option_of(Options, "eps")]
 
 
-@takes_job_options(but=("duration", "starts", "warmup"))
+@takes_options(but=("duration", "starts", "warmup"))
 @uncollected()
 def simulate(
     lab: LabArgument,
     job_file: JobFileOption = None,
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            help="kernel; or crc16 or crc32 with modulo, as switch ASICs choose.",
-            rich_help_panel=_WHAT_IF,
-            autocompletion=complete_model,
-        ),
-    ] = "kernel",
-    events: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--event",
-            metavar="TEXT",
-            help="A failure during the run: 'fail link rtsw1:ctsw2 at 5ms for 2ms', 'drain ctsw1'. "
-            "May be given several times.",
-            show_default=False,
-            rich_help_panel=_WHAT_IF,
-        ),
-    ] = None,
-    hop_latency: Annotated[
-        str | None,
-        typer.Option(
-            "--hop-latency",
-            metavar="TIME",
-            help="The latency that each link and switch adds to a send. By default links.delay of "
-            "the lab, or 1us.",
-            show_default=False,
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None,
-    eps: EpsOption = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine",
-            metavar="ENGINE",
-            help="fluid; packets: packet by packet, with queues, marks, drops, pauses and DCQCN; "
-            "or links: packets without pauses, each link alone, for flows that begin at given "
-            "times.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = "fluid",
-    ports: Annotated[
-        str | None,
-        typer.Option(
-            "--ports",
-            metavar="MODEL",
-            help="When packets leave a port: store-and-forward (the default), cut-through, or "
-            "lab (with their first bit, between hosts like a lab's).",
-            show_default=False,
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None,
-    engine_seed: Annotated[
-        int | None,
-        typer.Option(
-            "--engine-seed",
-            metavar="N",
-            help="With packets: draws marks, the ways of sprayed packets, how late a lab's hosts "
-            "wake, and the order of events at one instant; 1 by default.",
-            show_default=False,
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None,
-    prove: Annotated[
-        bool,
-        typer.Option(
-            "--prove",
-            help="Check every solve: no link above its rate, each transfer the largest on a full "
-            "link.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = False,
+    *,
+    options: Options,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -211,22 +127,12 @@ def simulate(
     from rocelab.base.documents import to_json
     from rocelab.base.outputs import results_folder
     from rocelab.sim.flowtable import flow_file, write_flows
-    from rocelab.sim.simulate import Options, Simulation
+    from rocelab.sim.simulate import Simulation
 
     table = None if file is None else flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
-    options = Options.read(
-        eps=eps,
-        model=model,
-        hop_latency=hop_latency,
-        events=events or (),
-        prove=prove,
-        engine=engine,
-        ports=ports,
-        engine_seed=engine_seed,
-    )
-    note_compiling(engine)
+    note_compiling(options.engine)
     with nullcontext() if folder is None else results_folder(folder, overwrite=force) as opened:
         with progress_bars() as progress:
             simulation = Simulation(spec, jobs, options, progress)
@@ -255,14 +161,14 @@ def print_warnings(warnings: Iterable[str]) -> None:
         err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
-def note_compiling(engine: str = "fluid") -> None:
+def note_compiling(engine: Engine = Engine.FLUID) -> None:
     """Say on a terminal that an engine is compiled first, if it is."""
     import rocelab.sim
     from rocelab.base.compiling import is_compiled
     from rocelab.jobs.congestion import sender_files
 
-    sources = Path(rocelab.sim.__file__).parent / ("engine" if engine == "fluid" else "packets")
-    files = () if engine == "fluid" else sender_files()
+    folder, files = ("engine", ()) if engine is Engine.FLUID else ("packets", sender_files())
+    sources = Path(rocelab.sim.__file__).parent / folder
     if err().is_terminal and not is_compiled(sources, files):
         err().print("First use: compiling the simulator, about half a minute, then cached")
 

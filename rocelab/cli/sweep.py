@@ -62,7 +62,7 @@ def sweep(
 
     Finished cells are kept: after an interrupt, or kill -9, the same command continues.
 
-    rocelab sweep uplinks.yaml --workers 4
+    rocelab sweep examples/uplinks.yaml --workers 4
 
     Exits 1 where a cell failed.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, LabArgument
-from rocelab.cli.joboptions import named_options, takes_job_options
+from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.simulate import HashingOption, SchemeOption, asked_jobs, asked_spec, note_compiling
 from rocelab.report.console import err, out, progress_bars, table, write_json
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocelab.jobs.collectives import Pattern
 
 
-@takes_job_options(but=("duration", "starts", "warmup", "iterations", "size", "compute"))
+@takes_options(but=("duration", "starts", "warmup", "iterations", "size", "compute"))
 def reference(
     lab: LabArgument,
     measured: Annotated[

@@ -15,7 +15,7 @@ from rocelab.cli.arguments import (
     file_of,
     running_lab,
 )
-from rocelab.cli.joboptions import named_options, takes_job_options
+from rocelab.cli.options import named_options, takes_options
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, progress_bars, show_document, write
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocelab.results.job import JobReport
 
 
-@takes_job_options()
+@takes_options()
 def traffic(
     lab: OneRunningLab = None,
     job_file: Annotated[
@@ -77,17 +77,20 @@ def traffic(
     machine could not carry the run: its figures are then invalid.
     """
     from rocelab.base.outputs import shown_if_unwritten
-    from rocelab.runs.jobs import run_job, warnings_before
+    from rocelab.runs.jobs import run_job
 
     spec = _job(job_file, named_options(job))
     need_root("sending in a lab")
     chosen = running_lab(lab)
-    warned = warnings_before(chosen, spec)
-    for text in warned:
+    warned: list[str] = []
+    reports: list[JobReport] = []
+
+    def warn(text: str) -> None:
+        warned.append(text)
         _warn(text)
-    found: list[JobReport] = []
-    shown = shown_if_unwritten(found, lambda report: _show(report, json))
-    with shown, progress_bars() as progress:
+
+    printed = shown_if_unwritten(reports, lambda report: _show(report, json))
+    with printed, progress_bars() as progress:
         report = run_job(
             chosen,
             spec,
@@ -95,7 +98,8 @@ def traffic(
             overwrite=force,
             pcap=pcap,
             progress=progress,
-            on_result=found.append,
+            on_warning=warn,
+            on_result=reports.append,
         )
     _show(report, json)
     for text in report.warnings:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
-from rocelab.base.wording import name_hint
+from rocelab.jobs.placement import find_nic
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
-from rocelab.planning.fabric import Fabric, Nic
+from rocelab.planning.fabric import Fabric
 from rocelab.wire.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_QP = 2
@@ -85,8 +85,8 @@ def resolve_endpoints(
 
     Raises InputError if a NIC or port is missing.
     """
-    nic = _nic(fabric, source, source_nic)
-    far = _nic(fabric, destination, destination_nic)
+    nic = find_nic(fabric, source, source_nic)
+    far = find_nic(fabric, destination, destination_nic)
     if (source, source_nic) == (destination, destination_nic):
         raise InputError(f"{source} would send to itself", hint="name two servers")
     if not 0 <= leaves_by < len(nic.links):
@@ -125,19 +125,6 @@ def resolve_flow(fabric: Fabric, flow: Flow) -> Endpoints:
             hint=f"send {largest} at most (RoCEv2 adds {IP_OVERHEAD_BYTES}), or raise links.mtu",
         )
     return ends
-
-
-def _nic(fabric: Fabric, server: str, number: int) -> Nic:
-    node = fabric.node_by_name.get(server)
-    if node is None or node.is_switch:
-        what = "is a switch" if node else "is not in the fabric"
-        raise InputError(
-            f"{server} {what}", hint=name_hint(server, [known.name for known in fabric.servers])
-        )
-    nics = fabric.nics(server)
-    if not 1 <= number <= len(nics):
-        raise InputError(f"{server} has no NIC {number}", hint=f"its NICs are 1 to {len(nics)}")
-    return nics[number - 1]
 
 
 def permutation(

@@ -1,6 +1,6 @@
 """The keys of a job that have an option on the command line: the one table of them.
 
-`rocelab.cli.joboptions` makes the options of every command that takes a job from it, and
+`rocelab.cli.options` makes the options of every command that takes a job from it, and
 `rocelab.jobs.options` reads a job from their values. It loads no model, so that `--help` and the
 shell's completion do not wait for one; a unit test holds `words` to the models.
 """

@@ -200,6 +200,25 @@ def reference(name: str) -> NicRef:
     return NicRef(match[1], int(match[2] or 1))
 
 
+def find_nic(fabric: Fabric, server: str, number: int = 1) -> Nic:
+    """The NIC that `server:nic` names, or the `number`-th (from 1) of `server`. Raises InputError
+    if there is none."""
+    if ":" in server:
+        named = reference(server)
+        server, number = named.server, named.nic
+    node = fabric.node_by_name.get(server)
+    if node is None or node.is_switch:
+        what = "is a switch" if node else "is not in the fabric"
+        raise InputError(
+            f"{server} {what}",
+            hint=name_hint(server, [node.name for node in fabric.servers]),
+        )
+    nics = fabric.nics(server)
+    if not 1 <= number <= len(nics):
+        raise InputError(f"{server} has no NIC {number}", hint=f"its NICs are 1 to {len(nics)}")
+    return nics[number - 1]
+
+
 def _nics_of(fabric: Fabric) -> Nics:
     nics = [(server.name, nic) for server in fabric.servers for nic in fabric.nics(server.name)]
     leaf = [tuple(link.b.node for link in nic.links) for _, nic in nics]

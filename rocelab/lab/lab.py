@@ -23,6 +23,7 @@ from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.base.wording import listed, name_hint
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.steering import Steering
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.convergence import NotConvergedError
 from rocelab.lab.node import NamespaceNode, VethLink
 from rocelab.lab.providers import (
@@ -54,7 +55,7 @@ from rocelab.record import (
     recorded_labs,
 )
 from rocelab.routes.path import Path as FlowPath
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.frr.memory import Memory, read_memory

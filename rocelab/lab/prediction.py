@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocelab.base.errors import InputError
+from rocelab.base.options import member_of, of_option
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
@@ -14,7 +15,7 @@ from rocelab.prediction.matrix import FlowRow, rows_of_jobs
 from rocelab.prediction.predictor import Setting, asked_fabric, predict_document
 from rocelab.prediction.spec import read_asked
 from rocelab.results.prediction import Prediction
-from rocelab.routes.asic import Model
+from rocelab.routes.models import Model
 
 
 def predict(
@@ -43,15 +44,15 @@ def setting_of(
     lab: PlannedLab[RunningLab] | RunningLab, scheme: str | None, hashing: str | None, model: str
 ) -> tuple[Fabric, Setting]:
     """The fabric and the choices that are assumed. Raises as `predict` does."""
-    if model not in tuple(Model):
-        raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
-    if model != Model.KERNEL and scheme is not None:
+    with of_option("--model"):
+        choice = member_of(Model, model)
+    if choice is not Model.KERNEL and scheme is not None:
         raise InputError(
             f"--model {model} with --scheme {scheme}", hint="an ASIC's model is a scheme of its own"
         )
     asked = read_asked(scheme, hashing)
-    if model != Model.KERNEL or not isinstance(lab, RunningLab):
-        return asked_fabric(lab.fabric, asked.scheme, asked.hashing), Setting(model=Model(model))
+    if choice is not Model.KERNEL or not isinstance(lab, RunningLab):
+        return asked_fabric(lab.fabric, asked.scheme, asked.hashing), Setting(model=choice)
     steering = lab.steering.model()
     fabric = asked_fabric(lab.fabric, asked.scheme or steering.scheme, asked.hashing)
     return fabric, Setting(lab.read_fibs(), Model.KERNEL, steering.entries)

@@ -15,13 +15,14 @@ from typing import Annotated
 from pydantic import Field
 
 from rocelab.base.errors import InputError
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import SpecModel
 from rocelab.observe.timeline import opened_namespaces
 from rocelab.planning.fabric import Nic
 from rocelab.record import LabFiles
-from rocelab.routes.path import find_nic, possible_links, walk
+from rocelab.routes.path import possible_links, walk
 from rocelab.routes.steering import ROCE_PORT
 from rocelab.traffic.demand import read_published
 from rocelab.traffic.reachability import failures, probe_reachability

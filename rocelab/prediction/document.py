@@ -19,8 +19,8 @@ from rocelab.results.prediction import (
     TierPrediction,
     WorstLink,
 )
-from rocelab.routes.asic import Model
 from rocelab.routes.balance import balance, link_loads, polarization, tier_balances
+from rocelab.routes.models import Model
 
 WORST = 10
 

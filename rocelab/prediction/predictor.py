@@ -29,7 +29,7 @@ from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Groups, Routes
-from rocelab.routes.asic import Model
+from rocelab.routes.models import Model
 from rocelab.routes.path import NoPathError
 from rocelab.routes.steering import EntryKey
 

@@ -6,13 +6,14 @@ vendors' hash settings; which bits of which fields an ASIC hashes is not public.
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import Enum
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.routes.flows import Flows, Words
+from rocelab.routes.models import Model
 
 
 class Crc(Enum):
@@ -26,15 +27,6 @@ class Crc(Enum):
     @property
     def bits(self) -> int:
         return self.value[0]
-
-
-class Model(StrEnum):
-    """What switches choose by: Linux as the lab's scheme sets it, or a CRC of the five-tuple with
-    modulo, as switch ASICs do."""
-
-    KERNEL = "kernel"
-    CRC16 = "crc16"
-    CRC32 = "crc32"
 
 
 CRCS = {Model.CRC16: Crc.CRC_16_IBM_3740, Model.CRC32: Crc.CRC_32_ISO_HDLC}

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocelab.base.errors import ExpectationError, InputError
-from rocelab.base.wording import name_hint
 from rocelab.linux.fibtable import FibOf, Route
 from rocelab.planning.fabric import DirectedLink, Fabric, Link, Nic, Node
 from rocelab.routes.multipath import UDP, Flow5, multipath_hash, select
@@ -74,21 +73,6 @@ class Path:
                 for hop in self.hops
             ],
         }
-
-
-def find_nic(fabric: Fabric, server: str, number: int = 1) -> Nic:
-    """The `number`-th NIC (from 1) of `server`. Raises InputError if there is none."""
-    node = fabric.node_by_name.get(server)
-    if node is None or node.is_switch:
-        what = "a switch" if node else "not a node"
-        raise InputError(
-            f"{server} is {what} of lab {fabric.name}: a path runs between two servers",
-            hint=name_hint(server, [node.name for node in fabric.servers]),
-        )
-    nics = fabric.nics(server)
-    if not 1 <= number <= len(nics):
-        raise InputError(f"{server} has no NIC {number}", hint=f"its NICs are 1 to {len(nics)}")
-    return nics[number - 1]
 
 
 def walk(

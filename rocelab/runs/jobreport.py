@@ -17,9 +17,10 @@ from rocelab.results.job import SCHEMA_VERSION, Clock, CountCheck, JobFidelity, 
 from rocelab.results.lossless import Lossless, find_deadlock, traced
 from rocelab.results.probes import Event
 from rocelab.routes.balance import link_loads, tier_balances
+from rocelab.runs import jobcounts as counted
 from rocelab.runs import jobfigures as figures
 from rocelab.runs.accounting import check_all, disagreements
-from rocelab.runs.jobfigures import Paths
+from rocelab.runs.jobcounts import Paths
 from rocelab.runs.othertraffic import judged
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
@@ -63,7 +64,7 @@ def _report(
     fidelity: JobFidelity,
 ) -> JobReport:
     plan, counts = job.plan, record.counts
-    trips = figures.round_trips(job)
+    trips = counted.round_trips(job)
     return JobReport(
         schema_version=SCHEMA_VERSION,
         job=plan.job.model_dump(mode="json", exclude_none=True),
@@ -80,19 +81,19 @@ def _report(
         ),
         roofline=figures.bound(plan),
         completion=figures.completion(job),
-        ranks=figures.ranks(job),
-        transport=figures.transport(job, record.traffic.agents),
+        ranks=counted.ranks(job),
+        transport=counted.transport(job, record.traffic.agents),
         round_trips=trips,
         queue_engine=counts.engine.value,
         queues=counts.queues,
-        links=figures.links(plan.fabric, counts),
+        links=counted.links(plan.fabric, counts),
         tiers=tier_balances(link_loads(plan.fabric, counts.roce)),
         goodput=figures.goodput(job),
         fairness=figures.fairness(job),
         accounting=checks,
-        flows=figures.flows(job, record.paths),
-        steps=figures.steps(job),
-        stalls=figures.stalls(job),
+        flows=counted.flows(job, record.paths),
+        steps=counted.steps(job),
+        stalls=counted.stalls(job),
         events=record.events,
         impact=figures.impact_of(job, record.events),
         lossless=counts.lossless,
@@ -137,7 +138,7 @@ def _fidelity(record: JobsRecord, jobs: Sequence[JobResult]) -> JobFidelity:
     traffic, ports = record.traffic, [port for job in jobs for port in job.ports]
     backlog_ns = max(agent.backlog_ns for agent in traffic.agents)
     return JobFidelity(
-        lost_share=max(map(figures.lost_share, jobs)),
+        lost_share=max(map(counted.lost_share, jobs)),
         late_p99_ns=max((port.late_p99_ns for port in ports), default=0),
         late_max_ns=max((port.late_max_ns for port in ports), default=0),
         agents_cpu_s=traffic.cpu_s,

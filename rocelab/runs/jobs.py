@@ -40,7 +40,7 @@ from rocelab.results.probes import rebased
 from rocelab.routes.path import NoPathError
 from rocelab.runs.effects import late_carriers, link_events
 from rocelab.runs.fidelity import stolen_cpu_s
-from rocelab.runs.jobfigures import Paths
+from rocelab.runs.jobcounts import Paths
 from rocelab.runs.jobreport import JobsRecord, job_reports
 from rocelab.traffic.session import TrafficSession
 
@@ -61,13 +61,15 @@ def run_job(
     overwrite: bool = False,
     pcap: Path | None = None,
     progress: ProgressSink = no_progress,
+    on_warning: Callable[[str], object] = lambda text: None,
     on_result: Callable[[JobReport], object] = lambda report: None,
 ) -> JobReport:
     """Run `job` on a lab that is up and report.
 
     `out` is a folder, created if missing, for result.json; `pcap` a pcapng file for what the ranks'
-    NICs send and receive. Neither may exist without `overwrite`. `on_result` gets the report before
-    it is written.
+    NICs send and receive. Neither may exist without `overwrite`. `on_warning` gets what is known
+    before the run: that this machine will probably not carry it, or that the lab is in a state
+    without valid figures. `on_result` gets the report before it is written.
 
     Raises InputError if the lab is not up or busy, the job does not fit it (`plan_job`), or `out`
     or `pcap` cannot be written; MachineError if this machine cannot run it. A run that the machine
@@ -80,6 +82,8 @@ def run_job(
         nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder,
         in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
     ):
+        for text in _warnings_before(lab, plans):
+            on_warning(text)
         capture = None if packets is None else NicCapture(lab, plans[0], packets)
         (report,) = run_planned(lab, plans, progress, capture=capture).reports
         if capture is not None and capture.lost:
@@ -156,13 +160,10 @@ def run_planned(
     return MeasuredJobs(job_reports(record), traffic.started_ns)
 
 
-def warnings_before(lab: RunningLab, job: JobSpec) -> tuple[str, ...]:
+def _warnings_before(lab: RunningLab, plans: Sequence[JobPlan]) -> tuple[str, ...]:
     """Warnings before a run that this machine will probably not carry, or whose figures will not be
-    valid as the lab is now: it may carry nothing.
-
-    Raises InputError as `plan_job` does.
-    """
-    load = warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
+    valid as the lab is now: it may carry nothing."""
+    load = warning(plans, len(os.sched_getaffinity(0)))
     problems = (
         *ProcessWatch(lab).figures().problems,
         *settings.problems(lab.fabric, lab.runtime.files),

@@ -24,6 +24,7 @@ from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
 from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.jobs.placement import find_nic
 from rocelab.lab import settings as kernel
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import RunningLab
@@ -38,7 +39,7 @@ from rocelab.planning.fabric import Fabric
 from rocelab.results import probes as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, MeasurementMethod
 from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_run
-from rocelab.routes.path import Path, find_nic, walk
+from rocelab.routes.path import Path, walk
 from rocelab.runs.effects import late_carriers, late_losses, link_events
 from rocelab.runs.fidelity import judged, stolen_cpu_s
 from rocelab.runs.observers import EventEffects, Observers

@@ -18,10 +18,10 @@ from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.steps import roofline_s
 from rocelab.planning.fabric import Direction
+from rocelab.results.engines import LEAVES_OUT
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
-    LEAVES_OUT,
     SCHEMA_VERSION,
     BusyLink,
     Cost,
@@ -37,8 +37,8 @@ from rocelab.routes.arrays.flows import Paths
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import flows_per_send
 from rocelab.routes.arrays.routes import Mask
-from rocelab.routes.asic import Model
 from rocelab.routes.balance import LinkLoad, TierBalance, balance, tier_balances
+from rocelab.routes.models import Model
 from rocelab.sim.engine.completion import (
     Completion,
     completion,

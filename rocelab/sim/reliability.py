@@ -20,7 +20,8 @@ from rocelab.sim.events.rates import PRESETS, draw_breaks, drawn_in_words, timel
 from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
 from rocelab.sim.events.timeline import outage_of, resolve
 from rocelab.sim.events.whatif import what_if
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import Simulation
 from rocelab.sim.warnings import outcome_warnings, setup_warnings
 
 LEAST_EFFECTIVE = 0.1

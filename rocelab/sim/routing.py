@@ -29,7 +29,7 @@ from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Routes
 from rocelab.routes.arrays.ways import ways_of
-from rocelab.routes.asic import Model
+from rocelab.routes.models import Model
 
 
 @dataclass(frozen=True, eq=False)

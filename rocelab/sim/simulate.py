@@ -14,7 +14,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.progress import ProgressSink, no_progress
-from rocelab.base.units import DURATION
-from rocelab.base.wording import RefusedError
 from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
@@ -40,26 +38,26 @@ from rocelab.jobs.training import training_workload
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
 from rocelab.labfile.base import SECOND
-from rocelab.labfile.model import MAX_SEED, LabSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.spray import SprayScheme
-from rocelab.results.simulation import Engine, PortModel, SimulationReport
+from rocelab.results.engines import Engine, PortModel
+from rocelab.results.simulation import SimulationReport
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Ways, joined_flows
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import links_on_path, paths_of
 from rocelab.routes.arrays.routes import Routes
-from rocelab.routes.asic import Model
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.events.timeline import Links, Outage, moments_of, resolve
 from rocelab.sim.figures import figures
 from rocelab.sim.links.check import check_links
 from rocelab.sim.links.run import run_links
+from rocelab.sim.options import Options
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of, sending_of
 from rocelab.sim.packets.wiring import Wiring
@@ -75,73 +73,7 @@ HOP_LATENCY_NS = 1000
 """The default of a lab without `links.delay`: what ASTRA-sim's published inputs give a network
 dimension; a deep-buffer chassis takes more."""
 
-ENGINE_SEED = 1
 PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to simulate. eps: None is 0, exactly. hop_latency_ns: of each send on a path; None is
-    `links.delay` of the lab. timeline: failures meanwhile. ports, seed: of the packet engine;
-    `seed` draws what queues mark, ways of packets where a flow has several, how late a lab's hosts
-    wake, and the order of what happens at one instant."""
-
-    eps: float | None = None
-    model: Model = Model.KERNEL
-    hop_latency_ns: float | None = None
-    timeline: TimelineSpec = field(default_factory=TimelineSpec)
-    prove: bool = False
-    engine: Engine = Engine.FLUID
-    ports: PortModel = PortModel.STORE_AND_FORWARD
-    seed: int = ENGINE_SEED
-
-    @classmethod
-    def read(
-        cls,
-        *,
-        eps: float | None,
-        model: str,
-        hop_latency: str | None,
-        events: Sequence[str],
-        prove: bool,
-        engine: str = Engine.FLUID,
-        ports: str | None = None,
-        engine_seed: int | None = None,
-    ) -> Options:
-        """Parse options as typed. Raises InputError for invalid ones."""
-        if model not in tuple(Model):
-            raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
-        if engine not in tuple(Engine):
-            raise InputError(f"there is no engine {engine}", hint=f"take {', '.join(Engine)}")
-        if ports is not None and engine != Engine.PACKETS:
-            raise InputError(
-                "--ports: only the engine packets has several models of ports",
-                hint="add --engine packets",
-            )
-        if ports not in (None, *PortModel):
-            raise InputError(f"there are no ports {ports}", hint=f"take {', '.join(PortModel)}")
-        if engine_seed is not None and engine == Engine.FLUID:
-            raise InputError(
-                "--engine-seed: the fluid engine draws no random numbers",
-                hint="add --engine packets",
-            )
-        if engine_seed is not None and not 0 <= engine_seed <= MAX_SEED:
-            raise InputError(f"--engine-seed: expected 0 to {MAX_SEED}, got {engine_seed}")
-        try:
-            latency_ns = None if hop_latency is None else DURATION.parse(hop_latency)
-        except RefusedError as error:
-            raise InputError(f"--hop-latency: {error.message}", hint=error.hint) from None
-        timeline = TimelineSpec(events=tuple(parse_event(line) for line in events))
-        return cls(
-            eps,
-            Model(model),
-            latency_ns,
-            timeline,
-            prove,
-            Engine(engine),
-            PortModel(ports or PortModel.STORE_AND_FORWARD),
-            ENGINE_SEED if engine_seed is None else engine_seed,
-        )
 
 
 class Simulation:

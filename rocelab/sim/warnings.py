@@ -24,9 +24,10 @@ from rocelab.jobs.placement import Placement
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.planning.limits import unreached_marks
-from rocelab.results.simulation import Engine, JobOutcome, PacketCounts
+from rocelab.results.engines import Engine
+from rocelab.results.simulation import JobOutcome, PacketCounts
 from rocelab.routes.arrays.paths import links_on_path
-from rocelab.routes.asic import Model
+from rocelab.routes.models import Model
 from rocelab.sim.engine.completion import transfers_over_s
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.packets.pausing import pause_warnings

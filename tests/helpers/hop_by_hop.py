@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 
 from bench.choices import crc_model
+from rocelab.jobs.placement import find_nic
 from rocelab.linux.fibtable import FibOf
 from rocelab.planning.fabric import DirectedLink, Fabric, Nic
 from rocelab.prediction.matrix import FlowRow
-from rocelab.routes.asic import CRCS, Model
+from rocelab.routes.asic import CRCS
 from rocelab.routes.flows import columns_v4
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.models import Model
+from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.steering import ROCE_PORT, SteeringModel
 from tests.helpers.choices import Choice

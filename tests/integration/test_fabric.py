@@ -19,6 +19,7 @@ from rocelab.cli import lifecycle
 from rocelab.drills.run import run_drill
 from rocelab.faults.kinds.mtu_mismatch import MtuMismatchSpec
 from rocelab.faults.running import injected
+from rocelab.jobs.placement import find_nic
 from rocelab.lab import runtime, wiring
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.node import NamespaceNode
@@ -32,7 +33,7 @@ from rocelab.linux.rights import CAPABILITIES
 from rocelab.planning.routes import expected_routes
 from rocelab.planning.settings import port_settings
 from rocelab.record import recorded_labs
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routing.frr.vty import vty_command, vty_json
 from rocelab.testkit.bench import Bench
 from rocelab.traffic.traceroute import probe_path

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.faults.kinds.carrier_down import CarrierDown
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
@@ -29,7 +30,7 @@ from rocelab.planning.build import plan
 from rocelab.planning.fabric import Nic
 from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import recorded_labs
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.long import mostly_long
 from tests.helpers.running import running

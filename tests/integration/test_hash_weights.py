@@ -9,10 +9,11 @@ from fractions import Fraction
 
 import pytest
 
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.lab import Lab
 from rocelab.linux.fib import read_fib
 from rocelab.linux.fibwatch import FibWatch
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.waiting import wait_for_tables

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.jobs.placement import find_nic
 from rocelab.labfile.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
 from rocelab.linux import netlink
 from rocelab.linux.fib import NHA_ID, NHMSG, read_fib, read_objects
@@ -25,7 +26,7 @@ from rocelab.planning.fabric import Fabric, Node
 from rocelab.planning.settings import FIELD_BIT, POLICY_NUMBER, node_settings
 from rocelab.routes.bulk import multipath_hashes, select_all, select_buckets
 from rocelab.routes.multipath import multipath_hash, select
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.resilient import filled, without
 from rocelab.traffic.traceroute import probe_path

@@ -26,7 +26,8 @@ from rocelab.results.probes import Event, FaultChange
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import simulate
 from rocelab.sim.sweep.cells import cells_of
 from rocelab.sim.sweep.report import sweep_document
 from rocelab.sim.sweep.spec import read_sweep

@@ -26,9 +26,11 @@ from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.jobs.flow import permutation
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.engine import find_engine
+from rocelab.lab.kind import runtime_names
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.lab.providers import provider_of, runtime_names
+from rocelab.lab.providers import provider_of
 from rocelab.lab.providers.containers import ContainerNode
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
@@ -37,7 +39,7 @@ from rocelab.linux.namespaces import processes_in
 from rocelab.linux.processes import kill_and_wait
 from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import LabFiles, read_record
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.runs.jobs import run_job
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession

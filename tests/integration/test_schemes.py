@@ -23,6 +23,7 @@ from rocelab.base.errors import InputError
 from rocelab.dataplane.steering import read_scheme
 from rocelab.dataplane.steering.maps import NodeCounters
 from rocelab.dataplane.steering.program import pins_folder
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import Lab
 from rocelab.lab.teardown import take_down
@@ -38,7 +39,7 @@ from rocelab.linux import bpf, namespaces, netlink, tc
 from rocelab.record import LabFiles
 from rocelab.routes.bulk import field_hashes
 from rocelab.routes.entries import program
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routes.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
 from rocelab.routing.frr.vty import vty_json
 from rocelab.traffic.traceroute import probe_path

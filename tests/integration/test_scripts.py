@@ -12,7 +12,8 @@ import pytest
 
 from rocelab import Lab
 from rocelab.dataplane.queues.reading import read_queue_counters
-from rocelab.routes.path import find_nic, walk
+from rocelab.jobs.placement import find_nic
+from rocelab.routes.path import walk
 from tests.helpers.running import running
 from tests.integration.conftest import MakeLab
 

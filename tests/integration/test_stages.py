@@ -15,6 +15,7 @@ import pytest
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.lab import Lab
 from rocelab.linux.fibtable import FibOf
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
@@ -29,7 +30,7 @@ from rocelab.results.convergence import (
     offered_rate_pps,
 )
 from rocelab.results.stages import DetectionCause, SwitchStages
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routing.frr import vty
 from rocelab.routing.frr.peers import bgp_peers
 from rocelab.traffic.result import TrafficResult

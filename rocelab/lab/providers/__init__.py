@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocelab.base.errors import InputError
-from rocelab.lab.kind import ADOPTED, DEFAULT_RUNTIME
+from rocelab.lab.kind import DEFAULT_RUNTIME, runtime_names
 from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.door import RUNTIMES
 from rocelab.routing.frr.kind import FrrMemory
 
 __all__ = ["NodeProvider", "provider_of", "recorded_provider", "runtime_names"]
-
-
-def runtime_names() -> tuple[str, ...]:
-    """The runtimes that `--runtime` takes: all but that of labs that others deployed."""
-    return tuple(name for name in RUNTIMES.names if name != ADOPTED)
 
 
 def provider_of(

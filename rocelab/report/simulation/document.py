@@ -27,12 +27,11 @@ from rocelab.report.document import (
 )
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.recorded import recorded, which_flows
+from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import (
     Distribution,
-    Engine,
     FlowOutcome,
     JobOutcome,
-    PortModel,
     SimulationReport,
     TierUse,
 )

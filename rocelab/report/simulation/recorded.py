@@ -23,8 +23,8 @@ from rocelab.report.replay.recording import (
     rate_over_time,
     recording_of,
 )
+from rocelab.results.engines import Engine
 from rocelab.results.simulation import (
-    Engine,
     FlowOutcome,
     RateOverTime,
     SimulatedEvent,

@@ -22,8 +22,8 @@ from rocelab.routes.arrays.choice import Choice, divides
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import Groups, NextHops
-from rocelab.routes.asic import Model
 from rocelab.routes.flows import Indices
+from rocelab.routes.models import Model
 from rocelab.routes.path import NoPathError
 from rocelab.routes.steering import EntryKey
 

@@ -18,7 +18,7 @@ from rocelab.routes.arrays.flows import Flows, Paths, Ways
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import MOST_HOPS, first_sends
 from rocelab.routes.arrays.routes import Groups
-from rocelab.routes.asic import Model
+from rocelab.routes.models import Model
 from rocelab.routes.path import NoPathError
 
 MOST_CELLS = 2**26

@@ -9,7 +9,7 @@ from rocelab.base.wording import listed
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.spec import predictable_kinds
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.sim.events.spec import TimelineSpec
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rocelab.base.arrays import NONE, Bools, Floats, Longs
 from rocelab.jobs.messages import Messages
 from rocelab.planning.queues import bin_edges_bytes
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at

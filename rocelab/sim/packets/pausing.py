@@ -22,7 +22,7 @@ from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import WatchdogAction
 from rocelab.planning.pauses import QUANTUM_BITS
 from rocelab.planning.pfc import carving, nic_thresholds, slack_of, warnings
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets.state import Buffer, Pause, Pool, Records, Rules, zeros
 

@@ -24,7 +24,7 @@ from rocelab.planning.queues import (
     class_of_dscp,
     strictness,
 )
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets import control

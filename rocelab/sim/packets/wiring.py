@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from rocelab.base.arrays import Bools, Floats, Ints, Longs
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.routes.arrays.flows import Ways
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.draws import drawn_order

@@ -111,12 +111,13 @@ def run_cell(inputs: Inputs) -> Figures:
     begin at given times; what packets did; the max-mean ratio of flows per tier and direction; the
     simulation's warnings, as text.
     Raises RocelabError if the simulation does."""
-    from rocelab.sim.simulate import Options, simulate
+    from rocelab.base.options import read_options
+    from rocelab.sim.options import Options
+    from rocelab.sim.simulate import simulate
 
     spec = LabSpec.model_validate_json(json.dumps(inputs["lab"]))
     job = SimulatedJob.model_validate_json(json.dumps(inputs["job"]))
-    options = Options.read(**inputs["simulate"], events=(), prove=False)
-    report = simulate(spec, (job,), options)
+    report = simulate(spec, (job,), read_options(Options, inputs["simulate"]))
     figures: Figures = {
         headline.name: headline.modelled.median for headline in report.jobs[0].headlines
     }

@@ -23,7 +23,7 @@ from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED
 from rocelab.labfile.reference import may_be_quoted, named_by
 from rocelab.labfile.source import Data, YamlSource, read_source
-from rocelab.results.simulation import Engine, PortModel
+from rocelab.results.engines import Engine, PortModel
 
 PARTS = ("lab", "job", "simulate")
 MAX_CELLS = 20_000

@@ -45,6 +45,7 @@ from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
+from rocelab.jobs.placement import find_nic
 from rocelab.linux.fibtable import Fib, NextHop, Route
 from rocelab.planning.build import plan
 from rocelab.results.convergence import (
@@ -58,7 +59,7 @@ from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.probes import Event, EventRecord, FibChange, Flow, FlowRecord, ProbeRun, Rate
 from rocelab.results.stages import DetectionCause, SwitchStages
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routing.frr.installation import FrrInstallation
 from rocelab.sim.events.reaction import Breakage, Place

@@ -15,12 +15,13 @@ from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.fabrics.layout import IFNAMSIZ
 from rocelab.fabrics.roles import Role
 from rocelab.fabrics.spec import FabricSpec
+from rocelab.jobs.placement import find_nic
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.routes import expected_routes
 from rocelab.planning.zones import divisions
-from rocelab.routes.path import find_nic, walk
+from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from tests.helpers.labs import planned
 

@@ -29,7 +29,9 @@ from rocelab.render.graph import svg
 from rocelab.render.import_roles import group_tier
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.routes import Routes
-from rocelab.sim.simulate import Engine, Options, simulate
+from rocelab.results.engines import Engine
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import simulate
 import numpy as np
 
 spec = load_spec(Path("pods.yaml"))

@@ -13,6 +13,7 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.fabrics.roles import Role
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.adoption import adopt, containers, graph
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.base import safe_name
@@ -22,7 +23,6 @@ from rocelab.linux.rootfs import open_below
 from rocelab.planning.build import build_fabric
 from rocelab.planning.routes import expected_routes
 from rocelab.routes.arrays.build import network_of
-from rocelab.routes.path import find_nic
 from tests.helpers.adopted_sample import FRR, leaf_spine, surveyed
 
 

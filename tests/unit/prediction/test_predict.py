@@ -40,8 +40,8 @@ from rocelab.prediction.spec import read_asked, read_flows
 from rocelab.report.prediction import prediction_document
 from rocelab.report.renderers.terminal import print_document
 from rocelab.results.prediction import Prediction
-from rocelab.routes.asic import Model
 from rocelab.routes.balance import Polarization, polarization
+from rocelab.routes.models import Model
 from rocelab.routes.path import NoPathError
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.steering import EntryKey, SteeringModel

@@ -37,13 +37,14 @@ from rocelab.report.simulation.recorded import MOST_NODES_OF_PART, which_flows
 from rocelab.report.simulation.recorded import recorded as simulated
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
+from rocelab.results.engines import Engine
 from rocelab.results.job import Goodput, SenderGoodput, StepRecords, Times
 from rocelab.results.probes import Event, FibChange, Flow, FlowRecord, ProbeRun
-from rocelab.results.simulation import Engine
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import simulate
 from tests.helpers import phases_sample
 from tests.helpers.comparison_sample import comparison
 from tests.helpers.report_sample import LINK, MS, repeat, result

@@ -24,14 +24,16 @@ from rocelab.labfile.model import LabSpec
 from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation.document import simulation_document
-from rocelab.results.simulation import Distribution, Engine, SimulationReport, from_json
+from rocelab.results.engines import Engine
+from rocelab.results.simulation import Distribution, SimulationReport, from_json
 from rocelab.sim.engine.completion import Completion, flow_times, slowdown_by_size
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.flowtable import flow_file, write_flows
+from rocelab.sim.options import Options
 from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.reliability import event_cost
-from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.sim.simulate import Simulation, simulate
 
 SPEC = LabSpec.model_validate(
     {

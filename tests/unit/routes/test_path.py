@@ -15,11 +15,12 @@ from scapy.layers.l2 import Ether
 from rocelab.base.errors import InputError
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.flow import resolve_endpoints
+from rocelab.jobs.placement import find_nic
 from rocelab.labfile.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
 from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
-from rocelab.routes.path import NoPathError, Path, find_nic, possible_links, walk
+from rocelab.routes.path import NoPathError, Path, possible_links, walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.traffic.traceroute import ProbeFrames
 
@@ -193,7 +194,7 @@ def test_a_routing_loop_is_an_error_that_shows_the_way_round() -> None:
 @pytest.mark.parametrize(
     ("server", "number", "message"),
     [
-        ("srv9-9", 1, "srv9-9 is not a node"),
+        ("srv9-9", 1, "srv9-9 is not in the fabric"),
         ("rtsw1", 1, "rtsw1 is a switch"),
         ("srv1-1", 2, "srv1-1 has no NIC 2"),
         ("srv1-1", 0, "srv1-1 has no NIC 0"),

@@ -27,7 +27,7 @@ from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import flows_per_send, paths_of
 from rocelab.routes.arrays.routes import Routes
-from rocelab.routes.asic import Model
+from rocelab.routes.models import Model
 from rocelab.routes.multipath import Flow5, multipath_hash
 from rocelab.routes.resilient import filled, without
 from rocelab.routes.steering import ROCE_PORT

@@ -15,6 +15,7 @@ from rocelab.base.errors import InputError
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.roles import Role
+from rocelab.jobs.placement import find_nic
 from rocelab.labfile.model import HashingSpec, LabSpec, SeedPlan
 from rocelab.labfile.schemes.base import Headers, Treatment
 from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
@@ -30,7 +31,7 @@ from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
 from rocelab.routes.bulk import field_hashes
 from rocelab.routes.multipath import UDP, Flow5, select
-from rocelab.routes.path import Path, find_nic, walk
+from rocelab.routes.path import Path, walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.steering import (
     ROCE_PORT,

@@ -27,7 +27,7 @@ from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
 from rocelab.base.arrays import NONE
 from rocelab.labfile.queues import EcnSpec
 from rocelab.planning.queues import BINS, STRICT_CLASSES, bin_edges_bytes
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.routes.arrays.flows import Ways
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import state as at

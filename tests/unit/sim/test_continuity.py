@@ -19,7 +19,8 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.routes.arrays.build import network_of
 from rocelab.sim import simulate
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import Simulation
 from rocelab.sim.warnings import _unevenly_spread
 
 LARGE = load_spec(find_lab("llama3-24k"))

@@ -20,7 +20,8 @@ from rocelab.labfile.model import LabSpec
 from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation.document import simulation_document
-from rocelab.results.simulation import Engine, PortModel, from_json
+from rocelab.results.engines import Engine, PortModel
+from rocelab.results.simulation import from_json
 from rocelab.sim import size
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
@@ -30,9 +31,10 @@ from rocelab.sim.links import traffic
 from rocelab.sim.links.run import Sums
 from rocelab.sim.links.traffic import Part, stages, traffic_of
 from rocelab.sim.links.turns import begins_in_turn
+from rocelab.sim.options import Options
 from rocelab.sim.packets import loop
 from rocelab.sim.packets.run import PacketRun
-from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.sim.simulate import Simulation, simulate
 from tests.unit.sim.packet_runs import Flow, arranged, ran
 
 

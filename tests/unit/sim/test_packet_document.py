@@ -17,8 +17,10 @@ from rocelab.labfile.model import LabSpec
 from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation.document import simulation_document
-from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
-from rocelab.sim.simulate import Options, simulate
+from rocelab.results.engines import Engine, PortModel
+from rocelab.results.simulation import SimulationReport, from_json
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import simulate
 
 SPEC = LabSpec.model_validate(
     {

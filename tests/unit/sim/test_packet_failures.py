@@ -18,15 +18,17 @@ from rocelab.labfile.load import load_spec
 from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation.document import simulation_document
-from rocelab.results.simulation import Engine, SimulationReport, from_json
+from rocelab.results.engines import Engine
+from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.events.reaction import Breakage, shipped_table
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
+from rocelab.sim.options import Options
 from rocelab.sim.packets import build
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import ACK_BYTES
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.simulate import Simulation
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     FULL_PS,

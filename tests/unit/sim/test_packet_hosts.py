@@ -13,11 +13,12 @@ from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.queues import BURST_NS
-from rocelab.results.simulation import Engine, PortModel
+from rocelab.results.engines import Engine, PortModel
 from rocelab.routes.arrays.build import network_of
+from rocelab.sim.options import Options
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.packets.sending import Gathering, gathering_of
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.simulate import simulate
 from tests.unit.sim.packet_runs import ENDLESS, FRAME, LATENCY_PS, Flow, arranged, finish_ps
 
 LAB = replace(ENDLESS, ports=PortModel.LAB, burst_bytes=FRAME + 24)

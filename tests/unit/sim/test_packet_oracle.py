@@ -14,7 +14,7 @@ from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.base.arrays import NONE, Floats, Longs
 from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 from rocelab.jobs.messages import Messages
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.routes.arrays.flows import Paths, Ways
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import run as run_module

@@ -30,14 +30,16 @@ from rocelab.planning.pfc import carve, nic_headrooms, slack_of, warnings
 from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation.document import simulation_document
-from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
+from rocelab.results.engines import Engine, PortModel
+from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths
+from rocelab.sim.options import Options
 from rocelab.sim.packets.figures import lossless_links
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pause_warnings, pausing_of
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Gathering, Queues
-from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.sim.simulate import Simulation, simulate
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     ENDLESS,

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rocelab.base.errors import InputError
-from rocelab.results.simulation import PortModel
-from rocelab.sim.simulate import Options
+from rocelab.base.options import read_options
+from rocelab.results.engines import PortModel
+from rocelab.sim.options import Options
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     ENDLESS,
@@ -69,9 +70,9 @@ def test_a_lab_s_port_saves_up_no_more_than_a_burst() -> None:
 
 
 def test_ports_that_there_are_not_and_those_of_a_fluid_are_refused() -> None:
-    keys = {"eps": None, "model": "kernel", "hop_latency": None, "events": (), "prove": False}
-    assert Options.read(**keys, engine="packets", ports="lab").ports is PortModel.LAB
-    with pytest.raises(InputError, match="there are no ports fast"):
-        Options.read(**keys, engine="packets", ports="fast")
+    taken = read_options(Options, {"engine": "packets", "ports": "lab"})
+    assert taken.ports is PortModel.LAB
+    with pytest.raises(InputError, match="--ports: expected store-and-forward, cut-through or lab"):
+        read_options(Options, {"engine": "packets", "ports": "fast"})
     with pytest.raises(InputError, match="only the engine packets"):
-        Options.read(**keys, ports="lab")
+        read_options(Options, {"ports": "lab"})

@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from rocelab.results.simulation import PortModel
+from rocelab.results.engines import PortModel
 from rocelab.sim.packets.run import run_packets
 from tests.unit.sim.packet_runs import ENDLESS, Flow, arranged, finish_ps, ran
 

@@ -14,17 +14,18 @@ from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.results.simulation import Engine
+from rocelab.results.engines import Engine
 from rocelab.routes.arrays import ways as ways_module
 from rocelab.routes.arrays.flows import Flows, Paths, Ways, paths_taken
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.timeline import outage_of
+from rocelab.sim.options import Options
 from rocelab.sim.packets import run as run_module
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.packets.sending import ACK_BYTES
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.simulate import Simulation
 from tests.unit.sim.packet_runs import ACK_PS, FULL_PS, LATENCY_PS, Flow, arranged
 
 ROUND_PS = 3 * (FULL_PS + ACK_PS + 2 * LATENCY_PS)

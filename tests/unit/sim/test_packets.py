@@ -11,11 +11,12 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.results.simulation import Engine, PortModel
+from rocelab.results.engines import Engine, PortModel
+from rocelab.sim.options import Options
 from rocelab.sim.packets import build, run
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import CLEARANCE_BYTES
-from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.sim.simulate import Simulation, simulate
 from tests.unit.sim.packet_runs import ACK_PS, FRAME, FULL_PS, LATENCY_PS, Flow, arranged, ran
 
 

@@ -20,6 +20,7 @@ from rich.console import Console
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.base.documents import to_json
 from rocelab.base.errors import MachineError, RocelabError
+from rocelab.base.options import read_options
 from rocelab.cli.app import Settings
 from rocelab.cli.main import command_line
 from rocelab.fabrics.kinds.clos import ClosSpec
@@ -43,12 +44,14 @@ from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.document import simulation_document
-from rocelab.results.simulation import Engine, SimulationReport, from_json
+from rocelab.results.engines import Engine
+from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.sim import size
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.rates import HPN
 from rocelab.sim.events.spec import RestartSpec, TimelineSpec
-from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import Simulation, simulate
 from tests.helpers.narrow import broken
 
 EXACT = Options(eps=0.0, hop_latency_ns=0.0)
@@ -289,7 +292,7 @@ def test_the_latency_of_a_link_is_that_of_the_lab_s_file(
 ) -> None:
     links = LinksSpec.model_validate({"delay": delay})
     spec = spec_of("zone-1-1").model_copy(update={"links": links})
-    options = Options.read(eps=0.0, model="kernel", hop_latency=option, events=(), prove=False)
+    options = read_options(Options, {"eps": 0.0, "hop_latency": option})
     job = collective(pattern="allreduce", ranks=2, size="1KB")
     report = simulate(spec, [job], options)
     assert report.method.latency_ns == expected_ns
@@ -303,13 +306,9 @@ def test_a_blackhole_on_the_way_holds_a_job_up_for_its_length_and_a_timeout() ->
     job = collective(pattern="allreduce", ranks=16, size="1GB", transport={"qps": 4})
     spec = spec_of("zone-1-1")
     quiet = simulate(spec, [job], EXACT).jobs[0]
-    options = Options.read(
-        eps=0.0,
-        model="kernel",
-        hop_latency="1us",
-        events=["fail link rtsw3:ctsw4 at 5ms for 20s"],
-        prove=True,
-    )
+    failure = ["fail link rtsw3:ctsw4 at 5ms for 20s"]
+    texts = {"eps": 0.0, "hop_latency": "1us", "event": failure, "prove": True}
+    options = read_options(Options, texts)
     report = simulate(spec, [job], options)
     assert quiet.end_ns is not None
     assert report.jobs[0].end_ns is not None
@@ -461,7 +460,7 @@ def test_a_file_of_jobs_that_ships_is_known_by_its_name() -> None:
                 "--model",
                 "crc8",
             ],
-            "there is no model crc8",
+            "--model: expected kernel, crc16 or crc32, got 'crc8'",
         ),
         (
             [

@@ -16,10 +16,11 @@ from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.planning.build import plan
-from rocelab.results.simulation import Engine
+from rocelab.results.engines import Engine
 from rocelab.sim import slowest
 from rocelab.sim.flowtable import flow_file, write_flows
-from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import Simulation, simulate
 
 JOB = {"pattern": "alltoall", "ranks": 8, "size": "8MB", "placement": "fragmented"}
 

@@ -18,8 +18,9 @@ from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.results.simulation import Engine
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.results.engines import Engine
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import Simulation
 from rocelab.sim.traces.chakra import (
     CommType,
     Kind,

@@ -16,13 +16,14 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.limits import lab_limits, unreached_marks
-from rocelab.results.simulation import Engine
+from rocelab.results.engines import Engine
 from rocelab.routes.arrays.build import network_of
-from rocelab.routes.asic import Model
+from rocelab.routes.models import Model
 from rocelab.sim.events.sentence import parse_event
+from rocelab.sim.options import Options
 from rocelab.sim.placement import place_ranks
 from rocelab.sim.reliability import event_cost
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.simulate import simulate
 from rocelab.sim.sweep.cells import run_cell
 from tests.helpers.command import rocelab
 
