@@ -25,14 +25,14 @@ def doctor(json: JsonOption = False) -> None:
         checks = [asdict(check) for check in diagnosis.checks]
         write_json({"can_run": diagnosis.can_run, "checks": checks})
     else:
-        shown = table("", ("", "what", "found", "what for", "how to get it"), left=5, names=2)
+        grid = table("", ("", "what", "found", "what for", "how to get it"), left=5, names=2)
         for check in diagnosis.checks:
             mark, style = ("ok", "") if check.ok else ("MISSING", "red")
             if not check.ok and not check.needed:
                 mark, style = "not there", "yellow"
             remedy = "" if check.ok else check.remedy
-            shown.add_row(mark, check.name, check.found, check.purpose, remedy, style=style)
-        out().print(shown)
+            grid.add_row(mark, check.name, check.found, check.purpose, remedy, style=style)
+        out().print(grid)
         say("Labs can run here." if diagnosis.can_run else "Labs cannot run here.")
     if not diagnosis.can_run:
         raise typer.Exit(CANNOT_RUN_EXIT_CODE)

@@ -46,14 +46,14 @@ def evidence(
     chosen = running_lab(lab)
     names = nodes or [node.name for node in chosen.fabric.nodes]
     with progress_bars() as progress:
-        found = collect_evidence(
+        bundle = collect_evidence(
             chosen, names, folder, capture_s=capture, why=why, progress=progress
         )
     if json:
-        write([dumps(asdict(found), indent=1), "\n"])
+        write([dumps(asdict(bundle), indent=1), "\n"])
         return
-    what = f"{counted(len(found.items), 'file')} of {counted(len(names), 'node')}"
-    say(f"{what} in {folder} ({found.took_s:.1f} s)")
-    for gap in found.gaps:
+    what = f"{counted(len(bundle.items), 'file')} of {counted(len(names), 'node')}"
+    say(f"{what} in {folder} ({bundle.took_s:.1f} s)")
+    for gap in bundle.gaps:
         say(f"not there: {gap.file}: {gap.what}: {gap.why}")
     say(f"{folder / INDEX} lists them")

@@ -133,16 +133,16 @@ def _wait(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
             }
         )
         return
-    shown = table("", ("after", "fault", "of", "change", "took"), left=4, names=3)
+    grid = table("", ("after", "fault", "of", "change", "took"), left=4, names=3)
     for change in changes:
-        shown.add_row(
+        grid.add_row(
             format_duration(change.t_ns - changes[0].t_ns),
             change.fault.kind,
             change.fault.subject,
             "begins" if change.begins else "ends",
             format_duration(change.took_ns),
         )
-    out().print(shown)
+    out().print(grid)
     for text in late:
         say(f"note: {text}")
     say(f"lab {lab.name}: no trace of it remains")
@@ -167,11 +167,11 @@ def list_faults(lab: OneRunningLab = None, json: JsonOption = False) -> None:
         "alive": "process {} undoes it",
         "orphaned": "process {} is gone: restore it",
     }
-    shown = table("", ("fault", "kind", "of", "since", "driver"), left=5, names=3)
+    grid = table("", ("fault", "kind", "of", "since", "driver"), left=5, names=3)
     for fault in faults:
         driver = drivers[fault.driver].format(fault.pid) if fault.lost is None else fault.lost
-        shown.add_row(str(fault.number), fault.kind, fault.subject, fault.since, driver)
-    out().print(shown)
+        grid.add_row(str(fault.number), fault.kind, fault.subject, fault.since, driver)
+    out().print(grid)
 
 
 @app.command()

@@ -111,18 +111,18 @@ def _discarded_unless_begun(run: RemoteRun) -> Iterator[None]:
 def show_runs(host: str, *, json: bool) -> None:
     """List the runs on a machine."""
     with _machine(host) as (connection, installed):
-        found = list_runs(connection, installed)
+        runs = list_runs(connection, installed)
     if json:
-        write_json([{**asdict(run), "state": run.state} for run in found])
+        write_json([{**asdict(run), "state": run.state} for run in runs])
         return
-    if not found:
+    if not runs:
         say("no runs")
         return
-    shown = table("", ("run", "state", "since", "from", "command"), left=5)
-    for run in found:
+    grid = table("", ("run", "state", "since", "from", "command"), left=5)
+    for run in runs:
         since = datetime.fromtimestamp(run.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        shown.add_row(run.run, run.state, since, run.client, run.command)
-    out().print(shown)
+        grid.add_row(run.run, run.state, since, run.client, run.command)
+    out().print(grid)
 
 
 def remove_run(host: str, name: str) -> None:

@@ -31,29 +31,31 @@ def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     chosen = running_lab(lab)
     using = in_use(LabFiles(chosen.name), "a probe of all pairs", shared=True)
     with using, progress_bars() as progress:
-        found = probe_reachability(chosen.fabric, lambda name: chosen.node(name).netns, progress)
+        reachability = probe_reachability(
+            chosen.fabric, lambda name: chosen.node(name).netns, progress
+        )
     if json:
-        write_json({"lab": chosen.name, **asdict(found)})
+        write_json({"lab": chosen.name, **asdict(reachability)})
     else:
-        print_reachability(chosen.name, found)
-    if found.failed:
+        print_reachability(chosen.name, reachability)
+    if reachability.failed:
         raise typer.Exit(1)
 
 
-def print_reachability(lab: str, found: Reachability) -> None:
+def print_reachability(lab: str, reachability: Reachability) -> None:
     """Print the pairs that fail, with those of an unreachable NIC in one row, and the total."""
     from rocelab.traffic.reachability import failures
 
-    rows = list(failures(found))
+    rows = list(failures(reachability))
     if rows:
-        shown = table("", ("from", "does not reach"), left=2)
+        grid = table("", ("from", "does not reach"), left=2)
         for row in rows[:MOST_ROWS]:
-            shown.add_row(*row)
-        out().print(shown)
+            grid.add_row(*row)
+        out().print(grid)
         if len(rows) > MOST_ROWS:
             say(f"and {len(rows) - MOST_ROWS} more; --json has every pair")
-    reached = found.pairs - len(found.failed)
+    reached = reachability.pairs - len(reachability.failed)
     say(
-        f"lab {lab}: {reached:,} of {found.pairs:,} pairs of {len(found.nics):,} NICs reach "
-        f"({found.took_s:.1f} s)"
+        f"lab {lab}: {reached:,} of {reachability.pairs:,} pairs of "
+        f"{len(reachability.nics):,} NICs reach ({reachability.took_s:.1f} s)"
     )

@@ -75,10 +75,10 @@ def scheme(
         name: counted for name, counted in counters.items() if counted.steered or counted.misses
     }
     if kind is None and busy:
-        shown = table("RoCE packets", ("switch", *_COUNTED))
+        grid = table("RoCE packets", ("switch", *_COUNTED))
         for name, counted in list(busy.items())[:_SHOWN_SWITCHES]:
-            shown.add_row(name, *(f"{getattr(counted, key):,}" for key in _COUNTED))
-        out().print(shown)
+            grid.add_row(name, *(f"{getattr(counted, key):,}" for key in _COUNTED))
+        out().print(grid)
         if len(busy) > _SHOWN_SWITCHES:
             say(f"and {len(busy) - _SHOWN_SWITCHES} more switches: --json has them")
 

@@ -66,14 +66,12 @@ def te(
     _print_rounds(rounds)
     _print_tiers(rounds[-1])
     if entries:
-        shown = table(
+        grid = table(
             "entries", ("switch", "source", "destination", "port", "hash"), left=3, names=3
         )
         for key, value in sorted(entries.items())[:_SHOWN_ENTRIES]:
-            shown.add_row(
-                key.node, key.source, key.destination, str(key.source_port), f"{value:#x}"
-            )
-        out().print(shown)
+            grid.add_row(key.node, key.source, key.destination, str(key.source_port), f"{value:#x}")
+        out().print(grid)
         if len(entries) > _SHOWN_ENTRIES:
             say(f"and {len(entries) - _SHOWN_ENTRIES} more: --json has them")
 
@@ -82,10 +80,10 @@ def _print_rounds(rounds: list[Round]) -> None:
     from datetime import datetime
 
     columns = ("at", "because of", "flows", "lost", "set", "removed", "collect ms", "engine ms")
-    shown = table("last rounds", (*columns, "program ms", "most used", "optimum"), left=2)
+    grid = table("last rounds", (*columns, "program ms", "most used", "optimum"), left=2)
     for te_round in rounds:
         at = datetime.fromtimestamp(te_round.started_unix_s).astimezone()
-        shown.add_row(
+        grid.add_row(
             f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}",
             ", ".join(te_round.reasons),
             *map(str, (te_round.demands, te_round.lost, te_round.changed, te_round.removed)),
@@ -93,7 +91,7 @@ def _print_rounds(rounds: list[Round]) -> None:
             f"{te_round.max_utilisation:.3f}",
             "" if te_round.lp_bound is None else f"{te_round.lp_bound:.3f}",
         )
-    out().print(shown)
+    out().print(grid)
     for problem in rounds[-1].problems:
         say(f"problem: {problem}")
 
@@ -101,10 +99,10 @@ def _print_rounds(rounds: list[Round]) -> None:
 def _print_tiers(last: Round) -> None:
     if not last.tiers:
         return
-    shown = table("utilisation as placed", ("links", "count", "most used", "mean"))
+    grid = table("utilisation as placed", ("links", "count", "most used", "mean"))
     for name, use in last.tiers.items():
-        shown.add_row(name, str(use.links), f"{use.maximum:.3f}", f"{use.mean:.3f}")
-    out().print(shown)
+        grid.add_row(name, str(use.links), f"{use.maximum:.3f}", f"{use.mean:.3f}")
+    out().print(grid)
 
 
 def _bound(lab: RunningLab) -> float:

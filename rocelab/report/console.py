@@ -57,8 +57,8 @@ def _console(*, width: int | None = None, stderr: bool = False) -> Console:
         ) -> Iterable[Segment]:
             for segment in super().render(renderable, options):
                 # A control segment is the console's own, such as the cursor's way up in a bar.
-                shown = segment.text if segment.control else visible(segment.text)
-                yield Segment(shown, segment.style, segment.control)
+                text = segment.text if segment.control else visible(segment.text)
+                yield Segment(text, segment.style, segment.control)
 
     return PlainConsole(width=width, stderr=stderr, highlight=False, markup=False, emoji=False)
 

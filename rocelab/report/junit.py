@@ -162,10 +162,10 @@ def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]
 
 def _spread_of(spreads: Mapping[str, Spread], prefix: str = "") -> list[tuple[str, str]]:
     """The spread of each KPI over valid repeats, in the KPI's unit."""
-    found = []
+    properties = []
     for kpi, spread in spreads.items():
         unit = UNITS[KPIS[kpi].quantity]
-        found += [
+        properties += [
             (f"{prefix}{kpi}.unit", unit),
             (f"{prefix}{kpi}.n", str(spread.n)),
             (f"{prefix}{kpi}.median", f"{spread.median:.12g}"),
@@ -173,8 +173,8 @@ def _spread_of(spreads: Mapping[str, Spread], prefix: str = "") -> list[tuple[st
             (f"{prefix}{kpi}.max", f"{spread.maximum:.12g}"),
         ]
         if spread.cov is not None:
-            found.append((f"{prefix}{kpi}.cov", f"{spread.cov:.4g}"))
-    return found
+            properties.append((f"{prefix}{kpi}.cov", f"{spread.cov:.4g}"))
+    return properties
 
 
 def _figures_of(runs: Iterable[_Run]) -> Iterator[tuple[str, str]]:

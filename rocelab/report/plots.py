@@ -174,13 +174,15 @@ def _nodes_of(changes: Sequence[FibChange]) -> list[str]:
 
 
 def _changes(axis: Axes, event: Event, changes: Sequence[FibChange], names: Sequence[str]) -> None:
-    shown = [change for change in changes if change.node in names]
+    selection = [change for change in changes if change.node in names]
     for kind, marker, colour in FIB_KINDS:
-        own = [change for change in shown if _kind(change.width_before, change.width_after) == kind]
+        group = [
+            change for change in selection if _kind(change.width_before, change.width_after) == kind
+        ]
         # A page with a mark for each of very many changes would be too large.
         marks = {
             (round(np.log10(after_ns) * PIXELS / 3), names.index(change.node)): after_ns
-            for change in own
+            for change in group
             for after_ns in [max(LEAST_NS, change.t_ns - event.t_ns)]
         }
         axis.plot(
@@ -226,8 +228,8 @@ def _time_axis(axis: Axes, first_ns: float, last_ns: float) -> None:
     ticks = [float(step * 10**decade) for decade in decades for step in steps]
     axis.set_xscale("log")
     axis.set_xticks([], minor=True)
-    shown = [tick for tick in ticks if low <= tick <= high]
-    axis.set_xticks(shown, [format_duration(tick) for tick in shown], fontsize=7)
+    marks = [tick for tick in ticks if low <= tick <= high]
+    axis.set_xticks(marks, [format_duration(tick) for tick in marks], fontsize=7)
     axis.set_xlim(low, high)
 
 
@@ -245,10 +247,10 @@ def _bars(axis: Axes, loads: Sequence[LinkLoad], colour: str) -> None:
         axis.set_xticks(places, [_far_name(load) for load in loads], rotation=90, fontsize=6.5)
         axis.tick_params(axis="x", length=0, pad=1)
         for group in groups:
-            own = places[[load.group == group for load in loads]]
+            positions = places[[load.group == group for load in loads]]
             axis.annotate(
                 group,
-                (float(own.mean()), -0.36),
+                (float(positions.mean()), -0.36),
                 xycoords=("data", "axes fraction"),
                 ha="center",
                 fontsize=7,
@@ -317,7 +319,7 @@ def _close_ups(repeat: ProbeRun) -> list[tuple[int, tuple[int, int]]]:
     """The number of each of the two events that lost most packets, and a window around it, wide
     enough to see them."""
     end = _extent(repeat)[1]
-    found = []
+    candidates = []
     for index, record in enumerate(repeat.events):
         outages = [
             outage
@@ -331,8 +333,8 @@ def _close_ups(repeat: ProbeRun) -> list[tuple[int, tuple[int, int]]]:
             width = max(last - record.event.t_ns, 5 * resolution)
             low = record.event.t_ns - width // 4
             window = (low, min(end, record.event.t_ns + width * 5 // 4))
-            found.append((sum(outage.lost for outage in outages), index + 1, window))
-    worst = sorted(found, key=lambda close_up: -close_up[0])[:MAX_CLOSE_UPS]
+            candidates.append((sum(outage.lost for outage in outages), index + 1, window))
+    worst = sorted(candidates, key=lambda close_up: -close_up[0])[:MAX_CLOSE_UPS]
     return sorted((number, window) for _, number, window in worst)
 
 

@@ -27,9 +27,9 @@ def queue_pairs(qps: int) -> str:
     return counted(qps, "QP")
 
 
-def cells_of(found: Comparison, placement: str, qps: int) -> list[CellResult]:
+def cells_of(comparison: Comparison, placement: str, qps: int) -> list[CellResult]:
     """The schemes of a placement and number of queue pairs."""
-    return [cell for cell in found.cells if (cell.placement, cell.qps) == (placement, qps)]
+    return [cell for cell in comparison.cells if (cell.placement, cell.qps) == (placement, qps)]
 
 
 def worst_tier(figures: CellFigures) -> TierFigures | None:
@@ -49,29 +49,29 @@ def shown_run(cell: CellResult) -> ComparisonRun | None:
 
 
 def link_matrix(
-    found: Comparison, placement: str, tier: str, direction: Direction
+    comparison: Comparison, placement: str, tier: str, direction: Direction
 ) -> tuple[list[str], list[str], list[list[float]]]:
     """Loads over their mean: a row per scheme and number of QPs (of the first run, valid or not),
     a column per link."""
     rows, columns, values = [], [], []
-    for cell in found.cells:
+    for cell in comparison.cells:
         run = shown_run(cell)
         if cell.placement != placement or run is None:
             continue
-        own = [link for link in run.links if (link.tier, link.direction) == (tier, direction)]
-        mean = sum(link.packets for link in own) / len(own) if own else 0
+        links = [link for link in run.links if (link.tier, link.direction) == (tier, direction)]
+        mean = sum(link.packets for link in links) / len(links) if links else 0
         if mean:
-            columns = [link.link for link in own]
+            columns = [link.link for link in links]
             rows.append(f"{cell.kind}, {queue_pairs(cell.qps)}{flag(cell)}")
-            values.append([link.packets / mean for link in own])
+            values.append([link.packets / mean for link in links])
     return rows, columns, values
 
 
-def tiers_of(found: Comparison) -> list[tuple[str, Direction]]:
+def tiers_of(comparison: Comparison) -> list[tuple[str, Direction]]:
     """The tiers and directions that carried something."""
     keys = [
         (tier.tier, tier.direction)
-        for cell in found.cells
+        for cell in comparison.cells
         if cell.figures is not None
         for tier in cell.figures.tiers
         if tier.mmr is not None

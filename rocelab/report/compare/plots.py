@@ -35,28 +35,28 @@ MOST_COLUMNS = 96
 
 
 @styled
-def by_queue_pairs(found: Comparison) -> Figure | None:
+def by_queue_pairs(comparison: Comparison) -> Figure | None:
     """BusBW and JCT ratio over the number of queue pairs, a line per scheme, a column per
     placement; bars go from the least to the greatest iteration."""
-    if not any(cell.figures for cell in found.cells):
+    if not any(cell.figures for cell in comparison.cells):
         return None
     figure = figure_of(11, 5.6)
-    columns = len(found.placements)
+    columns = len(comparison.placements)
     grid = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
-    for column, placement in enumerate(found.placements):
+    for column, placement in enumerate(comparison.placements):
         for row, name in enumerate(("busbw_gbs", "jct_ratio")):
             axis = grid[row][column]
-            for kind in found.kinds:
-                _line(axis, found, kind, placement, name)
+            for kind in comparison.kinds:
+                _line(axis, comparison, kind, placement, name)
             axis.grid(axis="y", color=GRID, linewidth=0.6)
         grid[0][column].set_title(f"{placement} placement")
-        line_rate = found.nic_rate_bps / 8 / 10**9
+        line_rate = comparison.nic_rate_bps / 8 / 10**9
         grid[0][column].axhline(line_rate, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         grid[1][column].axhline(1, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         for axis in grid[:, column]:
             axis.set_ylim(bottom=0)
         grid[1][column].set_xscale("log", base=2)
-        grid[1][column].set_xticks(found.qps, [str(number) for number in found.qps])
+        grid[1][column].set_xticks(comparison.qps, [str(number) for number in comparison.qps])
         grid[1][column].set_xticks([], minor=True)
         grid[1][column].set_xlabel("queue pairs per pair of NICs")
     grid[0][0].set_ylabel("BusBW, GB/s, modelled")
@@ -66,19 +66,19 @@ def by_queue_pairs(found: Comparison) -> Figure | None:
     return figure
 
 
-def _line(axis: Axes, found: Comparison, kind: str, placement: str, name: str) -> None:
+def _line(axis: Axes, comparison: Comparison, kind: str, placement: str, name: str) -> None:
     colour, marker, line, _ = _LOOKS.get(kind, _OTHER)
-    own = [
+    cells = [
         cell
-        for cell in found.cells
+        for cell in comparison.cells
         if (cell.kind, cell.placement) == (kind, placement) and cell.figures is not None
     ]
-    own.sort(key=lambda cell: cell.qps)
-    spreads = [getattr(cell.figures, name) for cell in own]
+    cells.sort(key=lambda cell: cell.qps)
+    spreads = [getattr(cell.figures, name) for cell in cells]
     middle = np.array([spread.median for spread in spreads])
     low = middle - np.array([spread.minimum for spread in spreads])
     high = np.array([spread.maximum for spread in spreads]) - middle
-    number = [cell.qps for cell in own]
+    number = [cell.qps for cell in cells]
     axis.errorbar(
         number,
         middle,
@@ -91,7 +91,7 @@ def _line(axis: Axes, found: Comparison, kind: str, placement: str, name: str) -
         capsize=2,
         label=name_of(kind),
     )
-    bad = [place for place, cell in enumerate(own) if cell.status is not Status.MEASURED]
+    bad = [place for place, cell in enumerate(cells) if cell.status is not Status.MEASURED]
     axis.plot(
         [number[place] for place in bad],
         middle[bad],
@@ -104,16 +104,18 @@ def _line(axis: Axes, found: Comparison, kind: str, placement: str, name: str) -
 
 
 @styled
-def fairness_bars(found: Comparison) -> Figure | None:
+def fairness_bars(comparison: Comparison) -> Figure | None:
     """JFI of the worst tier by scheme, a group of bars per number of queue pairs."""
-    if not any(cell.figures for cell in found.cells):
+    if not any(cell.figures for cell in comparison.cells):
         return None
     figure = figure_of(11, 2.9)
-    axes = figure.subplots(1, len(found.placements), sharey=True, squeeze=False)[0]
-    width = 0.8 / len(found.kinds)
-    for axis, placement in zip(axes, found.placements, strict=True):
-        for place, kind in enumerate(found.kinds):
-            values = [_jfi(cells_of(found, placement, number), kind) for number in found.qps]
+    axes = figure.subplots(1, len(comparison.placements), sharey=True, squeeze=False)[0]
+    width = 0.8 / len(comparison.kinds)
+    for axis, placement in zip(axes, comparison.placements, strict=True):
+        for place, kind in enumerate(comparison.kinds):
+            values = [
+                _jfi(cells_of(comparison, placement, number), kind) for number in comparison.qps
+            ]
             colour, _, _, hatch = _LOOKS.get(kind, _OTHER)
             axis.bar(
                 np.arange(len(values)) + place * width,
@@ -125,7 +127,9 @@ def fairness_bars(found: Comparison) -> Figure | None:
                 linewidth=0,
                 label=name_of(kind),
             )
-        axis.set_xticks(np.arange(len(found.qps)) + 0.4 - width / 2, [str(n) for n in found.qps])
+        axis.set_xticks(
+            np.arange(len(comparison.qps)) + 0.4 - width / 2, [str(n) for n in comparison.qps]
+        )
         axis.tick_params(axis="x", length=0)
         axis.set_xlabel("queue pairs per pair of NICs")
         axis.set_ylim(0, 1)
@@ -147,10 +151,10 @@ def _jfi(cells: list[CellResult], kind: str) -> float:
 
 
 @styled
-def load_map(found: Comparison, placement: str) -> Figure | None:
+def load_map(comparison: Comparison, placement: str) -> Figure | None:
     """Every link's load over its tier's mean: a row per scheme and number of queue pairs, a panel
     per tier and direction. If links do not all fit, sorted neighbours are joined."""
-    panels = [(key, link_matrix(found, placement, *key)) for key in tiers_of(found)]
+    panels = [(key, link_matrix(comparison, placement, *key)) for key in tiers_of(comparison)]
     panels = [(key, matrix) for key, matrix in panels if matrix[0]]
     if not panels:
         return None
@@ -162,22 +166,22 @@ def load_map(found: Comparison, placement: str) -> Figure | None:
     for axis in grid.flat[len(panels) :]:
         axis.set_visible(False)
     for axis, ((tier, direction), (names, links, values)) in zip(grid.flat, panels, strict=False):
-        shown = np.array(values)
-        if shown.shape[1] > MOST_COLUMNS:
-            shown = -np.sort(-shown, axis=1)
+        matrix = np.array(values)
+        if matrix.shape[1] > MOST_COLUMNS:
+            matrix = -np.sort(-matrix, axis=1)
         image = axis.pcolormesh(
-            shown, cmap="cividis", vmin=0, vmax=max(2.0, most), edgecolors="white", linewidth=0.3
+            matrix, cmap="cividis", vmin=0, vmax=max(2.0, most), edgecolors="white", linewidth=0.3
         )
         axis.invert_yaxis()
         axis.set_yticks(np.arange(len(names)) + 0.5, names, fontsize=6.5)
-        if shown.shape[1] > MOST_COLUMNS:
+        if matrix.shape[1] > MOST_COLUMNS:
             axis.set_xticks([])
             axis.set_xlabel(f"{len(links):,} links, busiest first")
         else:
             axis.set_xticks(np.arange(len(links)) + 0.5, links, rotation=90, fontsize=6)
         axis.tick_params(length=0)
         axis.set_title(f"{tier} {direction.value}")
-        for row, column in np.argwhere(shown == 0):
+        for row, column in np.argwhere(matrix == 0):
             axis.text(column + 0.5, row + 0.5, "0", ha="center", va="center", fontsize=6, color="w")
     if image is not None:
         bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)

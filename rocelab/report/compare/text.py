@@ -28,24 +28,24 @@ _LIMITS = (
 )
 
 
-def limits(found: Comparison) -> tuple[str, ...]:
+def limits(comparison: Comparison) -> tuple[str, ...]:
     """What the results of a comparison do not tell."""
-    lossless = found.lab["queues"].get("pfc")
+    lossless = comparison.lab["queues"].get("pfc")
     return (_FORWARDING, _LOSSLESS if lossless else _LOSSY, *_LIMITS)
 
 
-def anomalies(found: Comparison) -> list[str]:
+def anomalies(comparison: Comparison) -> list[str]:
     """Cells without a plain measurement, runs that do not count, packets that took another link
     than predicted, notes."""
-    notes = list(found.notes)
-    for cell in found.cells:
+    notes = list(comparison.notes)
+    for cell in comparison.cells:
         where = f"{cell.kind}, {queue_pairs(cell.qps)}, {cell.placement}"
         if cell.reason is not None:
             what = "" if cell.status is Status.MEASURED else f" {cell.status}:"
             notes.append(f"{where}:{what} {cell.reason}")
-        if found.repeats > 1:
+        if comparison.repeats > 1:
             notes += [
-                f"{where}: run {number} of {found.repeats} does not count: {reason}"
+                f"{where}: run {number} of {comparison.repeats} does not count: {reason}"
                 for number, run in enumerate(cell.runs, 1)
                 for reason in run.why
             ]
@@ -57,11 +57,11 @@ def anomalies(found: Comparison) -> list[str]:
     return notes
 
 
-def repeatability(found: Comparison) -> str:
+def repeatability(comparison: Comparison) -> str:
     """The draft's repeatability statement: iterations, and the CV of BusBW."""
     spreads = [
         cell.figures.busbw_gbs
-        for cell in found.cells
+        for cell in comparison.cells
         if cell.figures is not None and cell.status is Status.MEASURED
     ]
     if not spreads:

@@ -55,12 +55,12 @@ def job_text(job: dict[str, Any]) -> str:
     )
 
 
-def by_distance(found: Propagation) -> str:
+def by_distance(propagation: Propagation) -> str:
     """`1: rtsw2; 2: ctsw1, srv2-3 and 4 more`."""
     texts = []
-    for depth in sorted(set(found.depth.values())):
-        nodes = [node for node in found.depth if found.depth[node] == depth]
-        nodes.sort(key=lambda node: -found.waited_ns[node])
+    for depth in sorted(set(propagation.depth.values())):
+        nodes = [node for node in propagation.depth if propagation.depth[node] == depth]
+        nodes.sort(key=lambda node: -propagation.waited_ns[node])
         more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
         texts.append(f"{depth}: {', '.join(nodes[:MOST_NAMED])}{more}")
     return "; ".join(texts)
@@ -68,21 +68,22 @@ def by_distance(found: Propagation) -> str:
 
 def lossless_text(report: JobReport) -> str:
     """One sentence about a job's lossless classes, empty without any."""
-    found = report.lossless
-    if found is None:
+    lossless = report.lossless
+    if lossless is None:
         return ""
     text = (
-        f"Lossless: {counted(found.transitions, 'pause')}, {counted(found.dropped, 'packet')} "
-        f"dropped of {found.packets:,}, {found.dropped + found.late:,} if late packets counted"
+        f"Lossless: {counted(lossless.transitions, 'pause')}, "
+        f"{counted(lossless.dropped, 'packet')} dropped of {lossless.packets:,}, "
+        f"{lossless.dropped + lossless.late:,} if late packets counted"
     )
-    if found.part:
-        text += f". Origins of pauses cover {found.part}"
-    if found.late_p99_ns is None or found.late_p50_ns is None:
+    if lossless.part:
+        text += f". Origins of pauses cover {lossless.part}"
+    if lossless.late_p99_ns is None or lossless.late_p50_ns is None:
         return f"{text}."
-    nics = found.nics_late_p99_ns
+    nics = lossless.nics_late_p99_ns
     of_nics = "" if nics is None else f", of NICs {duration(nics)}"
     return (
-        f"{text}. Pauses took effect {duration(found.late_p50_ns)} after they were due (p99 "
-        f"{duration(found.late_p99_ns)}{of_nics}) in the lab's clock, where the modelled delay is "
-        f"{duration(found.delay_ns)}."
+        f"{text}. Pauses took effect {duration(lossless.late_p50_ns)} after they were due (p99 "
+        f"{duration(lossless.late_p99_ns)}{of_nics}) in the lab's clock, where the modelled "
+        f"delay is {duration(lossless.delay_ns)}."
     )

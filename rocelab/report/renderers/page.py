@@ -121,24 +121,24 @@ def _coded(text: str) -> Markup:
 
 def _shown(blocks: Iterable[Block]) -> tuple[Shown, ...]:
     """The blocks with figures drawn, without those that are empty."""
-    shown: list[Shown] = []
+    pieces: list[Shown] = []
     for block in blocks:
         match block:
             case Section() | Chapter():
                 inner = _shown(block.blocks)
                 if inner:
-                    shown.append(replace(block, blocks=inner))  # type: ignore[arg-type]
+                    pieces.append(replace(block, blocks=inner))  # type: ignore[arg-type]
             case Figure():
                 if markup := draw(block):
-                    shown.append(Drawn(markup))
+                    pieces.append(Drawn(markup))
             case Replay():
                 if (recording := block.record()) is not None:
-                    shown.append(Recorded(recording, block.of_cells))
+                    pieces.append(Recorded(recording, block.of_cells))
             case Table(rows=()) | Cards(cards=()):
                 pass
             case _:
-                shown.append(block)
-    return tuple(shown)
+                pieces.append(block)
+    return tuple(pieces)
 
 
 def _anchors(blocks: Iterable[Shown]) -> dict[int, str]:

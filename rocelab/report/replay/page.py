@@ -63,9 +63,9 @@ def tables_script() -> Markup:
 
 def modules(first: str) -> str:
     """The module `first`, and before it what it imports."""
-    found: dict[str, str] = {}
-    _add(first, found)
-    return "\n".join(found.values())
+    sources: dict[str, str] = {}
+    _add(first, sources)
+    return "\n".join(sources.values())
 
 
 def data(values: Mapping[str, object]) -> Markup:
@@ -77,16 +77,16 @@ def _read(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _add(name: str, found: dict[str, str]) -> None:
+def _add(name: str, sources: dict[str, str]) -> None:
     text = next(_read(path) for folder in (HERE, LIVE) if (path := folder / f"{name}.js").is_file())
     for _, needed in _IMPORT.findall(text):
-        if needed not in found:
-            _add(needed, found)
+        if needed not in sources:
+            _add(needed, sources)
     exported = _EXPORT.findall(text)
     text = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = module_\2;", text))
     if left := _LEFT.search(text):
         raise ValueError(f"{name}.js: not a form that a page can hold: {left.group()}")
-    found[name] = (
+    sources[name] = (
         f'const module_{name} = (() => {{\n"use strict";\n{text}'
         f"return {{ {', '.join(exported)} }};\n}})();"
     )

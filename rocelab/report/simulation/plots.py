@@ -35,9 +35,9 @@ def heat(report: SimulationReport) -> Figure | None:
     grid = figure.subplots((len(uses) + 1) // 2, min(2, len(uses)), squeeze=False)
     for axis in grid.flat[len(uses) :]:
         axis.set_visible(False)
-    shown = [_over_mean(use) for use in uses]
-    most = max(2.0, max(float(values.max()) for values in shown))
-    for axis, use, values in zip(grid.flat, uses, shown, strict=False):
+    ratios = [_over_mean(use) for use in uses]
+    most = max(2.0, max(float(values.max()) for values in ratios))
+    for axis, use, values in zip(grid.flat, uses, ratios, strict=False):
         image = axis.imshow(
             values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
         )
@@ -148,20 +148,20 @@ def slowdown(report: SimulationReport) -> Figure | None:
     quantiles by size. None without flows that have times of their own."""
     from matplotlib.ticker import LogFormatter
 
-    found = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
-    if not found:
+    slowdowns = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
+    if not slowdowns:
         return None
     figure = figure_of(11, 2.8)
-    sized = [(name, each) for name, each in found if len(each.bins) > 1]
+    sized = [(name, curve) for name, curve in slowdowns if len(curve.bins) > 1]
     axes = figure.subplots(1, 1 + bool(sized), squeeze=False)[0]
-    several = len(found) > 1
-    for name, each in found:
-        shares = np.linspace(0, 1, len(each.quantiles))
-        axes[0].plot(each.quantiles, shares, linewidth=1.4, label=name)
-    for name, each in sized:
-        sizes = [part.largest_bytes for part in each.bins]
+    several = len(slowdowns) > 1
+    for name, curve in slowdowns:
+        shares = np.linspace(0, 1, len(curve.quantiles))
+        axes[0].plot(curve.quantiles, shares, linewidth=1.4, label=name)
+    for name, curve in sized:
+        sizes = [part.largest_bytes for part in curve.bins]
         for quantile in ("p50", "p95", "p99"):
-            values = [getattr(part, quantile) for part in each.bins]
+            values = [getattr(part, quantile) for part in curve.bins]
             label = f"{name} {quantile}" if several else quantile
             axes[1].plot(sizes, values, linewidth=1.4, marker="o", markersize=3, label=label)
     axes[0].set_xlabel("slowdown: time over the least one, alone on the path")
