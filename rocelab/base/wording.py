@@ -93,9 +93,9 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 node`, `2,000 nodes`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 node`, `2,000 nodes`, `2 switches`."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import ForceOption, JsonOption
-from rocelab.report.console import err, out, write
+from rocelab.report.console import err, out, show_document, write
 
 if TYPE_CHECKING:
     from rocelab.base.outputs import OutputFile
@@ -59,8 +59,8 @@ def diagnose(
     """
     from rocelab.base.documents import fitting, to_json
     from rocelab.diagnose.diagnose import diagnose_report
+    from rocelab.diagnose.document import diagnosis_document
     from rocelab.diagnose.page import drawn
-    from rocelab.diagnose.terminal import print_diagnosis
 
     target = None if picture is None else _picture(picture, overwrite=force)
     report = _read(result, phase)
@@ -69,7 +69,7 @@ def diagnose(
         if json:
             write([to_json(found)])
         else:
-            print_diagnosis(found, case, out())
+            show_document(diagnosis_document(found, case, out().width))
         if target is not None:
             target.write(drawn(found, case, target.path.suffix))
     if picture is not None:

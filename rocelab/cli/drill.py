@@ -103,13 +103,15 @@ def show(drill: DrillArgument, json: JsonOption = False) -> None:
     """Explain a drill before it is run: lab, traffic, when what breaks, what is expected."""
     from rocelab.drills.plan import planned_drill
     from rocelab.drills.show import document_of
-    from rocelab.drills.view import print_view
+    from rocelab.drills.view import view_document
 
     planned = planned_drill(_drill_file(drill))
     if json:
         write_json(document_of(planned))
     else:
-        print_view(planned, out())
+        console = out()
+        document = view_document(planned, console.width, plain=console.options.ascii_only)
+        show_document(document)
 
 
 @app.command()
@@ -261,7 +263,7 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
     Exits 0 whatever the difference: what must not happen is an expectation of the drill.
     """
     from rocelab.base.documents import fitting, to_json
-    from rocelab.report.difference import print_difference
+    from rocelab.report.difference import difference_document
     from rocelab.results.difference import difference
 
     with fitting(f"{old} or {new}"):
@@ -269,7 +271,7 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
         if json:
             write([to_json(found)])
         else:
-            print_difference(found, out())
+            show_document(difference_document(found))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from rocelab.base.units import format_duration
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import lateness
-from rocelab.diagnose.terminal import top_ns
+from rocelab.diagnose.document import top_ns
 from rocelab.report.plots import INK, MUTED, figure_of, styled
 from rocelab.results.diagnosis import Cause, Diagnosis
 

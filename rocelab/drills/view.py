@@ -1,21 +1,15 @@
-"""The preview of a drill on a terminal: text, and a picture of the times of its faults.
-
-`print_view` writes a `PlannedDrill` to a rich console.
-"""
+"""The document of a drill that is planned: text, and a picture of the times of its faults."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from rocelab.base.units import format_duration
+from rocelab.base.quantities import Unit, duration, size
+from rocelab.base.wording import counted
 from rocelab.drills.listing import row_of
 from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase
 from rocelab.drills.show import FaultRow, Span, conditions_of, fault_rows
-from rocelab.report.console import table
+from rocelab.report.document import Block, Column, Document, Note, Section, Table, columns
 from rocelab.report.jobs.text import job_text
 from rocelab.results.expectations import Expectation
 from rocelab.results.kpis import KPIS
@@ -26,58 +20,63 @@ _TICKS = 4
 _LEAST_SPAN_NS = 10**9
 
 
-def print_view(drill: PlannedDrill, console: Console) -> None:
-    """Print everything that a user needs to know before running the drill."""
+def view_document(drill: PlannedDrill, width: int, *, plain: bool = False) -> Document:
+    """Everything that a user needs to know before running the drill; pictures in lines of `width`
+    characters, `plain` in ASCII."""
     row, fabric, phases = row_of(drill.spec), drill.fabric, drill.phases
-    console.print(Text(f"{row.name}: {row.title}", style="bold"))
-    if description := drill.spec.description.strip():
-        console.print(Text(description))
-    console.print()
-    console.print(
-        Text(
-            f"lab       {row.lab}: {len(fabric.switches)} switches, {len(fabric.links)} links, "
-            f"{len(fabric.servers)} servers"
-        )
-    )
+    texts = [
+        drill.spec.description.strip(),
+        f"lab       {row.lab}: {counted(len(fabric.switches), 'switch', 'switches')}, "
+        f"{counted(len(fabric.links), 'link')}, {counted(len(fabric.servers), 'server')}",
+    ]
     if row.seconds is not None:
-        about = f"time      about {row.seconds:.0f} s a repeat, and the lab up and down"
-        console.print(Text(about))
-    for number, phase in enumerate(phases, 1):
-        console.print()
-        conditions = conditions_of(phase.spec)
-        if len(phases) > 1 or conditions:
-            text = f" ({'; '.join(conditions)})" if conditions else ""
-            console.print(Text(f"phase {number}, {phase.name}{text}", style="bold"))
-        if isinstance(phase, ProbePhase):
-            _print_probes(phase, console)
-        else:
-            for job in phase.jobs:
-                console.print(
-                    Text(f"  {job_text(job.job.model_dump(mode='json', exclude_none=True))}")
-                )
-        if faults := fault_rows(phase):
-            span_ns = _span_ns(phase, faults)
-            console.print(picture(faults, span_ns, _ascii(console), _width(faults, console)))
-        if expectations := phase.spec.expect.expectations():
-            console.print(_expectation_table(expectations))
-
-
-def _print_probes(phase: ProbePhase, console: Console) -> None:
-    traffic, measure = phase.traffic, phase.spec.measure
-    console.print(
-        Text(
-            f"traffic   {traffic.pattern} of {traffic.flows} flows, each "
-            f"{traffic.rate_pps:,} packets/s with {traffic.payload}B of RoCE payload, "
-            f"{format_duration(traffic.duration)} after {format_duration(traffic.warmup)} of "
-            "warm-up\n"
-            f"measured  throughput every {format_duration(measure.sampling_interval)}; recovered "
-            f"is what stays so for {format_duration(measure.sustained)}; losses count for "
-            f"{format_duration(measure.event_window)} after an event"
-        )
+        texts.append(f"time      about {row.seconds:.0f} s a repeat, and the lab up and down")
+    return Document(
+        f"{row.name}: {row.title}",
+        (
+            *(Note(text) for text in texts if text),
+            *(
+                Section(_phase_title(number, phase, len(phases)), _phase(phase, width, plain))
+                for number, phase in enumerate(phases, 1)
+            ),
+        ),
     )
+
+
+def _phase_title(number: int, phase: PlannedPhase, phases: int) -> str:
+    conditions = conditions_of(phase.spec)
+    if phases == 1 and not conditions:
+        return " "
+    text = f" ({'; '.join(conditions)})" if conditions else ""
+    return f"phase {number}, {phase.name}{text}"
+
+
+def _phase(phase: PlannedPhase, width: int, plain: bool) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    if isinstance(phase, ProbePhase):
+        blocks += map(Note, _probes(phase))
+    else:
+        specs = (job.job.model_dump(mode="json", exclude_none=True) for job in phase.jobs)
+        blocks += (Note(f"  {job_text(spec)}") for spec in specs)
+    if faults := fault_rows(phase):
+        blocks.append(picture(faults, _span_ns(phase, faults), plain, _width(faults, width)))
+    return (*blocks, _expectations(phase.spec.expect.expectations()))
+
+
+def _probes(phase: ProbePhase) -> list[str]:
+    traffic, measure = phase.traffic, phase.spec.measure
+    texts = [
+        f"traffic   {traffic.pattern} of {counted(traffic.flows, 'flow')}, each "
+        f"{traffic.rate_pps:,} packets/s with {size(traffic.payload)} of RoCE payload, "
+        f"{duration(traffic.duration)} after {duration(traffic.warmup)} of warm-up",
+        f"measured  throughput every {duration(measure.sampling_interval)}; recovered is what "
+        f"stays so for {duration(measure.sustained)}; losses count for "
+        f"{duration(measure.event_window)} after an event",
+    ]
     if phase.spec.compare_hashing:
         plans = ", ".join(phase.spec.compare_hashing)
-        console.print(Text(f"before    the same flows undisturbed, with seeds {plans}"))
+        texts.append(f"before    the same flows undisturbed, with seeds {plans}")
+    return texts
 
 
 def _span_ns(phase: PlannedPhase, rows: Sequence[FaultRow]) -> int:
@@ -90,14 +89,10 @@ def _span_ns(phase: PlannedPhase, rows: Sequence[FaultRow]) -> int:
     return max(_LEAST_SPAN_NS, last_ns * 5 // 4)
 
 
-def _ascii(console: Console) -> bool:
-    return console.options.ascii_only
-
-
-def _width(rows: Sequence[FaultRow], console: Console) -> int:
+def _width(rows: Sequence[FaultRow], width: int) -> int:
     """The columns that the names leave for the picture."""
     names = max(len(row.kind) + len(row.subject) for row in rows) + 8
-    return max(_MIN_PICTURE, min(MAX_PICTURE, console.width - names))
+    return max(_MIN_PICTURE, min(MAX_PICTURE, width - names))
 
 
 def picture(
@@ -107,11 +102,12 @@ def picture(
 
     `plain` draws it in ASCII. A time shorter than a column still fills one.
     """
-    shown = table("", ["fault", "of", scale(span_ns, width)], left=3, names=2)
-    shown.columns[-1].no_wrap = True
-    for row in rows:
-        shown.add_row(row.kind, row.subject, bar(row.spans, span_ns, width, plain))
-    return shown
+    return Table(
+        "",
+        (*columns(Unit.TEXT, "fault", "of"), Column(scale(span_ns, width), unbroken=True)),
+        tuple((row.kind, row.subject, bar(row.spans, span_ns, width, plain)) for row in rows),
+        names=2,
+    )
 
 
 def bar(spans: Sequence[Span], span_ns: int, width: int, plain: bool = False) -> str:
@@ -128,19 +124,21 @@ def bar(spans: Sequence[Span], span_ns: int, width: int, plain: bool = False) ->
 
 def scale(span_ns: int, width: int) -> str:
     """The times at the start of every quarter and at the end, each if there is room."""
-    end = format_duration(span_ns)
+    end = duration(span_ns)
     text = "0"
     for tick in range(1, _TICKS):
         place = tick * width // _TICKS
-        label = format_duration(span_ns * tick / _TICKS)
+        label = duration(span_ns * tick / _TICKS)
         if len(text) < place and place + len(label) < width - len(end):
             text = text.ljust(place) + label
     return text.ljust(width - len(end)) + end
 
 
-def _expectation_table(expectations: Sequence[Expectation]) -> Table:
-    shown = table("", ["expected", "", "meaning"], left=3)
-    for expectation in expectations:
-        kpi = KPIS[expectation.kpi]
-        shown.add_row(kpi.title, expectation.written, kpi.meaning)
-    return shown
+def _expectations(expectations: Sequence[Expectation]) -> Table:
+    return Table(
+        "",
+        columns(Unit.TEXT, "expected", "", "meaning"),
+        tuple(
+            (KPIS[item.kpi].title, item.written, KPIS[item.kpi].meaning) for item in expectations
+        ),
+    )

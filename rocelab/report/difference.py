@@ -1,15 +1,22 @@
-"""Prints a `DrillDiff`, two results of a drill side by side, on a terminal."""
+"""The document of a `DrillDiff`: two results of a drill side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from rocelab.base.quantities import Unit, change
 from rocelab.base.statistics import Spread, least_rank_sum_p
-from rocelab.report.console import table
+from rocelab.report.document import (
+    Block,
+    Cell,
+    Document,
+    Note,
+    Row,
+    Table,
+    Tone,
+    Toned,
+    columns,
+)
 from rocelab.results.difference import DrillDiff, FigureDiff, Finding, Side, ValueChange
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import Quantity
@@ -30,147 +37,156 @@ ENVIRONMENT = {
 }
 """The labels of the parts of a machine."""
 
+_TONES = {
+    Finding.HIGHER: Tone.STRONG,
+    Finding.LOWER: Tone.STRONG,
+    Finding.NOT_MEASURED: Tone.CAUTION,
+}
 
-def print_difference(found: DrillDiff, console: Console) -> None:
-    """Print figures with their spread, the result and limits of the test, and all changes."""
-    console.print(Text(found.name, style="bold"))
-    for which, side in (("old", found.old), ("new", found.new)):
-        console.print(f"{which}  {_side(side)}", markup=False, highlight=False, soft_wrap=True)
-    machine = [(ENVIRONMENT.get(change.key, change.key), change) for change in found.environment]
-    tables = (
-        _figures(found),
-        _verdicts(found),
+
+def difference_document(diff: DrillDiff) -> Document:
+    """Figures with their spread, the result and limits of the test, and all changes."""
+    machine = [(ENVIRONMENT.get(item.key, item.key), item) for item in diff.environment]
+    blocks: list[Block] = [
+        Note(f"old  {_side(diff.old)}"),
+        Note(f"new  {_side(diff.new)}"),
+        _figures(diff),
+        _verdicts(diff),
         _changes("The machine and its software, where they differ", machine),
-        _changes("The drill, where it differs", [(change.key, change) for change in found.drill]),
-        _changes("The lab, where it differs", [(change.key, change) for change in found.lab]),
-    )
-    for shown in tables:
-        if shown.row_count:
-            console.print()
-            console.print(shown)
-    if not found.environment:
-        console.print("Machine and software are the same.")
-    console.print(_about_the_test(found), highlight=False, soft_wrap=True)
-    if found.drill or found.lab:
-        console.print(
-            "The drill or the lab changed: the two are not the same experiment.",
-            style="yellow",
-            soft_wrap=True,
-        )
+        _changes("The drill, where it differs", [(item.key, item) for item in diff.drill]),
+        _changes("The lab, where it differs", [(item.key, item) for item in diff.lab]),
+    ]
+    if not diff.environment:
+        blocks.append(Note("Machine and software are the same."))
+    blocks.append(Note(_about_the_test(diff)))
+    if diff.drill or diff.lab:
+        text = "The drill or the lab changed: the two are not the same experiment."
+        blocks.append(Note(text, Tone.CAUTION))
+    return Document(diff.name, tuple(blocks))
 
 
 def _side(side: Side) -> str:
-    counted = f"{side.valid_repeats} valid of {side.repeats}"
+    valid = f"{side.valid_repeats} valid of {side.repeats}"
     verdict = "passed" if side.passed else "failed" if side.valid_repeats else "not measured"
-    return f"{side.path}: {side.started}, repeats: {counted}, {verdict}"
+    return f"{side.path}: {side.started}, repeats: {valid}, {verdict}"
 
 
-def _figures(found: DrillDiff) -> Table:
-    of_jobs = any(figure.phase is not None for figure in found.figures)
+def _figures(diff: DrillDiff) -> Table:
+    of_jobs = any(figure.phase is not None for figure in diff.figures)
     names = ("phase", "figure") if of_jobs else ("",)
-    shown = table(
+    starred = any(_is_starred(figure) for figure in diff.figures)
+    return Table(
         "Medians (minimum to maximum, number of repeats)",
-        (*names, "new is", "difference", "p", "old", "new"),
-        left=len(names) + 1,
+        (
+            *columns(Unit.TEXT, *names, "new is"),
+            *columns(Unit.FIGURE, "difference", "p", "old", "new"),
+        ),
+        tuple(_figure(figure, of_jobs=of_jobs) for figure in diff.figures),
         names=len(names),
+        caption="*: all values of one side are above all of the other's" if starred else "",
     )
-    styles = {Finding.HIGHER: "bold", Finding.LOWER: "bold", Finding.NOT_MEASURED: "yellow"}
-    for figure in found.figures:
-        job = "" if figure.job is None else f", job {figure.job}"
-        finding = (
-            f"{figure.finding}*"
-            if figure.apart and figure.finding not in styles
-            else figure.finding
-        )
-        style = styles.get(figure.finding, "none")
-        shown.add_row(
-            *((f"{figure.phase}{job}",) if of_jobs else ()),
-            KPIS[figure.kpi].title,
-            Text(finding, style),
-            _difference(figure),
-            "" if figure.p_value is None else f"{figure.p_value:.3f}",
-            _spread(figure.kpi, figure.old, figure.old_values),
-            _spread(figure.kpi, figure.new, figure.new_values),
-        )
-    if any(figure.apart and figure.finding not in styles for figure in found.figures):
-        shown.caption = "*: all values of one side are above all of the other's"
-    return shown
 
 
-def _spread(kpi: str, of_side: Spread | None, values: Sequence[float]) -> str:
+def _is_starred(figure: FigureDiff) -> bool:
+    return figure.apart and figure.finding not in _TONES
+
+
+def _figure(figure: FigureDiff, *, of_jobs: bool) -> Row:
+    job = "" if figure.job is None else f", job {figure.job}"
+    finding = f"{figure.finding}{'*' * _is_starred(figure)}"
+    sides = (
+        (figure.old, figure.old_values, figure.old_resolution_ns),
+        (figure.new, figure.new_values, figure.new_resolution_ns),
+    )
+    return (
+        *((f"{figure.phase}{job}",) if of_jobs else ()),
+        KPIS[figure.kpi].title,
+        Toned(finding, _TONES.get(figure.finding, Tone.PLAIN)),
+        _difference(figure),
+        "" if figure.p_value is None else f"{figure.p_value:.3f}",
+        *(_spread(figure.kpi, *side) for side in sides),
+    )
+
+
+def _spread(kpi: str, of_side: Spread | None, values: Sequence[float], resolution_ns: float) -> str:
     if of_side is None:
         return "not measured"
     if KPIS[kpi].quantity is Quantity.TRUTH:
         return f"yes in {sum(values):.0f} of {of_side.n}"
-    if of_side.minimum == of_side.maximum:
-        return f"{format_kpi(kpi, of_side.median)} (n {of_side.n})"
-    low, high = (format_kpi(kpi, value) for value in (of_side.minimum, of_side.maximum))
-    return f"{format_kpi(kpi, of_side.median)} ({low} to {high}, n {of_side.n})"
+    median, low, high = (
+        format_kpi(kpi, value, resolution_ns)
+        for value in (of_side.median, of_side.minimum, of_side.maximum)
+    )
+    extremes = "" if low == high else f"{low} to {high}, "
+    return f"{median} ({extremes}n {of_side.n})"
 
 
 def _difference(figure: FigureDiff) -> str:
+    """The new median less the old; of times that differ by less than the resolution, that."""
     if figure.old is None or figure.new is None or figure.difference is None:
         return ""
     if KPIS[figure.kpi].quantity is Quantity.TRUTH:
         return ""
-    sign = "-" if figure.difference < 0 else "+" if figure.difference else ""
-    text = sign + format_kpi(figure.kpi, abs(figure.difference))
-    if figure.old.median and figure.difference:
-        text += f" ({figure.difference / figure.old.median:+.1%})"
-    return text
+    if not figure.difference:
+        return format_kpi(figure.kpi, 0)
+    least_ns = max(figure.old_resolution_ns, figure.new_resolution_ns)
+    text = format_kpi(figure.kpi, abs(figure.difference), least_ns)
+    if text.startswith("<"):
+        return text
+    text = f"{'-' if figure.difference < 0 else '+'}{text}"
+    old = figure.old.median
+    return f"{text} ({change(figure.difference / old)})" if old else text
 
 
-def _verdicts(found: DrillDiff) -> Table:
-    of_jobs = any(verdict.phase is not None for verdict in found.verdicts)
+def _verdicts(diff: DrillDiff) -> Table:
+    of_jobs = any(verdict.phase is not None for verdict in diff.verdicts)
     names = ("phase", "figure") if of_jobs else ("",)
-    shown = table(
+    return Table(
         "Expectations whose outcome or text changed",
-        (*names, "old", "new"),
-        left=len(names) + 2,
-        names=len(names),
-    )
-    for verdict in found.verdicts:
-        if verdict.changed:
-            shown.add_row(
+        columns(Unit.TEXT, *names, "old", "new"),
+        tuple(
+            (
                 *((verdict.phase or "",) if of_jobs else ()),
                 KPIS[verdict.kpi].title,
-                _verdict(verdict.old),
-                _verdict(verdict.new),
+                _verdict(verdict.old, verdict.old_resolution_ns),
+                _verdict(verdict.new, verdict.new_resolution_ns),
             )
-    return shown
-
-
-def _verdict(verdict: Verdict | None) -> Text:
-    if verdict is None:
-        return Text("not expected")
-    observed = verdict.shown()
-    style, said = ("green", "met") if verdict.passed else ("bold red", "not met")
-    return Text.assemble(f"{verdict.expectation}: ", (said, style), f", {observed}")
-
-
-def _changes(title: str, rows: Sequence[tuple[str, ValueChange]]) -> Table:
-    shown = table(title, ("", "old", "new"), left=3)
-    for name, change in rows:
-        shown.add_row(Text(name), Text(_value(change.old)), Text(_value(change.new)))
-    return shown
-
-
-def _value(value: object) -> str:
-    return "-" if value is None or value == [] else str(value)
-
-
-def _about_the_test(found: DrillDiff) -> str:
-    counts = found.old.valid_repeats, found.new.valid_repeats
-    text = (
-        f"p: two-sided rank-sum test (Mann-Whitney), exact; a difference is significant below "
-        f"{found.alpha:g}. It "
-        "treats repeats as independent and does not show the cause. Each figure is tested "
-        "separately: of twenty that do not differ, about one appears to."
+            for verdict in diff.verdicts
+            if verdict.changed
+        ),
+        names=len(names),
     )
-    if min(counts) and least_rank_sum_p(*counts) >= found.alpha:
+
+
+def _verdict(verdict: Verdict | None, resolution_ns: float) -> Cell:
+    if verdict is None:
+        return "not expected"
+    tone, said = (Tone.GOOD, "met") if verdict.passed else (Tone.BAD, "not met")
+    return Toned(f"{verdict.expectation}: {said}, {verdict.shown(resolution_ns)}", tone)
+
+
+def _changes(title: str, rows: Iterable[tuple[str, ValueChange]]) -> Table:
+    return Table(
+        title,
+        columns(Unit.TEXT, "", "old", "new"),
+        tuple((name, _value(item.old), _value(item.new)) for name, item in rows),
+    )
+
+
+def _value(value: object) -> str | None:
+    return None if value is None or value == [] else str(value)
+
+
+def _about_the_test(diff: DrillDiff) -> str:
+    counts = diff.old.valid_repeats, diff.new.valid_repeats
+    text = (
+        "p: two-sided rank-sum test (Mann-Whitney), exact; a difference is significant below "
+        f"{diff.alpha:g}. It treats repeats as independent and does not show the cause. Each "
+        "figure is tested separately: of twenty that do not differ, about one appears to."
+    )
+    if min(counts) and least_rank_sum_p(*counts) >= diff.alpha:
         text += (
             f" {counts[0]} and {counts[1]} repeats are too few to distinguish a difference from "
-            f"chance: "
-            "run with --repeat 4 or more."
+            "chance: run with --repeat 4 or more."
         )
     return text

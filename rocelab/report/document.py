@@ -104,6 +104,11 @@ class Column:
         return self.unit is Unit.TEXT
 
 
+def columns(unit: Unit, *titles: str) -> tuple[Column, ...]:
+    """Columns of one unit."""
+    return tuple(Column(title, unit) for title in titles)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of cells, one for each column. The first `names` columns identify a row. `foot`: a last

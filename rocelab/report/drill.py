@@ -32,6 +32,7 @@ from rocelab.report.document import (
     Tone,
     Toned,
     Value,
+    columns,
 )
 from rocelab.report.figures import (
     FigureRow,
@@ -176,12 +177,12 @@ def _folded_figures(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iter
         (*((where,) if several else ()), row.title, row.value, row.range, row.counted)
         for where, row in _figures(result, repeats)
     )
-    columns = (
+    head = (
         *((Column("phase"),) if several else ()),
         Column("figure"),
-        *(Column(title, Unit.FIGURE) for title in ("median", "min to max", "repeats")),
+        *columns(Unit.FIGURE, "median", "min to max", "repeats"),
     )
-    yield Section("Figures", (Table("", columns, rows),) if rows else (), folded=True)
+    yield Section("Figures", (Table("", head, rows),) if rows else (), folded=True)
 
 
 def _figures(
@@ -314,10 +315,9 @@ def _clocks(result: DrillResult, *, has_probes: bool) -> Section:
         if phase.probes is not None
         for figure in phase.probes.clocks.scaled
     ]
-    columns = (
+    head = (
         Column("scaled"),
-        Column("lab", Unit.FIGURE),
-        Column("modelled", Unit.FIGURE),
+        *columns(Unit.FIGURE, "lab", "modelled"),
     )
     rows = tuple(
         (
@@ -332,7 +332,7 @@ def _clocks(result: DrillResult, *, has_probes: bool) -> Section:
         "Two clocks",
         (
             Note(text),
-            Table("", columns, rows),
+            Table("", head, rows),
             Note("Not scaled:"),
             Items(tuple(dict.fromkeys(unscaled))),
         ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.base.quantities import Unit, formatted, share
-from rocelab.report.document import Cell, Column, Table, Tone, Toned
+from rocelab.report.document import Cell, Column, Table, Tone, Toned, columns
 from rocelab.report.repeats import RepeatTable
 from rocelab.results.drill import DrillResult, FigureSummary
 from rocelab.results.health import HealthReport, SliReport
@@ -68,14 +68,14 @@ def figures_table(
     rows = figure_rows(summary, valid_runs, resolution_ns)
     meaning = Column("what it is", page_only=True)
     if valid_runs < 2:
-        columns = (Column(""), Column("value", Unit.FIGURE), meaning)
+        head = (Column(""), Column("value", Unit.FIGURE), meaning)
         cells = tuple((row.title, row.value, row.meaning) for row in rows)
-        return Table(title, columns, cells)
+        return Table(title, head, cells)
     return Table(
         title,
         (
             Column(""),
-            *(Column(title, Unit.FIGURE) for title in ("median", "min to max", "CoV", "n")),
+            *columns(Unit.FIGURE, "median", "min to max", "CoV", "n"),
             meaning,
         ),
         tuple((row.title, row.value, row.range, row.cov, row.counted, row.meaning) for row in rows),
@@ -89,8 +89,7 @@ def verdicts_table(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table
         "",
         (
             *((Column("phase"),) if several else ()),
-            Column("expectation"),
-            Column("expected"),
+            *columns(Unit.TEXT, "expectation", "expected"),
             Column("worst", Unit.FIGURE),
             Column(""),
         ),
@@ -117,9 +116,7 @@ def health_table(report: HealthReport) -> Table:
         "",
         (
             Column("SLI"),
-            Column("objective", Unit.FIGURE),
-            Column("worst", Unit.FIGURE),
-            Column("where", Unit.FIGURE),
+            *columns(Unit.FIGURE, "objective", "worst", "where"),
             Column("breaches", Unit.COUNT),
         ),
         tuple(

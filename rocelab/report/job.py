@@ -17,6 +17,7 @@ from rocelab.report.document import (
     Table,
     Tone,
     Value,
+    columns,
 )
 from rocelab.report.jobs.tables import pause_table, propagation_table
 from rocelab.report.jobs.text import lossless_text
@@ -90,7 +91,7 @@ def _headlines(report: JobReport) -> Table:
     titles = ("median", "minimum", "maximum", "CoV", "n")
     return Table(
         "Modelled network, over " + " and ".join(sorted(of)) if of else "",
-        (Column(""), *(Column(title, Unit.FIGURE) for title in titles)),
+        (Column(""), *columns(Unit.FIGURE, *titles)),
         tuple(rows),
         sortable=False,
     )
@@ -116,13 +117,9 @@ def _ranks(report: JobReport) -> Table:
     return Table(
         "Ranks: waiting for others in an iteration (median), bytes with warm-up",
         (
-            Column("rank"),
-            Column("NIC"),
-            Column("waited, modelled", Unit.NS),
-            Column("waited, lab", Unit.NS),
-            Column("sent", Unit.COUNT),
-            Column("acknowledged", Unit.COUNT),
-            Column("delivered", Unit.COUNT),
+            *columns(Unit.TEXT, "rank", "NIC"),
+            *columns(Unit.NS, "waited, modelled", "waited, lab"),
+            *columns(Unit.COUNT, "sent", "acknowledged", "delivered"),
         ),
         tuple(
             (
@@ -177,9 +174,9 @@ def _transport(report: JobReport) -> Table:
         cells += [(f"round trip, {name}", Value(time.modelled_ns, Unit.NS)) for name, time in times]
     half = (len(cells) + 1) // 2
     pairs = zip(cells[:half], [*cells[half:], ("", "")], strict=False)
-    columns = tuple(Column("", Unit.FIGURE) for _ in range(4))
+    head = tuple(Column("", Unit.FIGURE) for _ in range(4))
     rows = tuple((*left, *right) for left, right in pairs)
-    return Table("Transport", columns, rows, sortable=False)
+    return Table("Transport", head, rows, sortable=False)
 
 
 def _queues(report: JobReport) -> Table:
@@ -192,11 +189,8 @@ def _queues(report: JobReport) -> Table:
         (
             Column("port"),
             Column("class", Unit.NUMBER),
-            Column("packets", Unit.COUNT),
-            Column("marked", Unit.COUNT),
-            Column("dropped", Unit.COUNT),
-            Column("deepest", Unit.BYTES),
-            Column("mean depth", Unit.BYTES),
+            *columns(Unit.COUNT, "packets", "marked", "dropped"),
+            *columns(Unit.BYTES, "deepest", "mean depth"),
         ),
         tuple(
             (
@@ -223,11 +217,8 @@ def _links(report: JobReport) -> Table:
         "Links between switches, RoCEv2 packets",
         (
             Column("tier"),
-            Column("links", Unit.COUNT),
-            Column("packets", Unit.COUNT),
-            Column("unused", Unit.COUNT),
-            Column("MMR", Unit.RATIO),
-            Column("JFI", Unit.RATIO),
+            *columns(Unit.COUNT, "links", "packets", "unused"),
+            *columns(Unit.RATIO, "MMR", "JFI"),
             Column("worst group (MMR)", Unit.FIGURE),
         ),
         tuple(_tier(tier) for tier in report.tiers if tier.all_links.total),
@@ -254,8 +245,7 @@ def _disagreements(report: JobReport) -> Table:
         "Counts of devices and endpoints that differ",
         (
             Column(""),
-            Column("count", Unit.COUNT),
-            Column("against", Unit.COUNT),
+            *columns(Unit.COUNT, "count", "against"),
             Column("where", Unit.FIGURE),
         ),
         tuple(

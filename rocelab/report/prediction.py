@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rocelab.base.quantities import Unit, share, size
 from rocelab.base.wording import counted
-from rocelab.report.document import Column, Document, Note, Row, Table
+from rocelab.report.document import Column, Document, Note, Row, Table, columns
 from rocelab.results.prediction import Prediction, TierPrediction
 
 
@@ -35,15 +35,10 @@ def _tiers(prediction: Prediction) -> Table:
         "Flows on links between switches, beside uniform random hashing of as many (mean, p99)",
         (
             Column("tier"),
-            Column("links", Unit.COUNT),
-            Column("flows", Unit.COUNT),
-            Column("MMR", Unit.RATIO),
-            Column("random MMR", Unit.RATIO),
-            Column("its p99", Unit.RATIO),
-            Column("JFI", Unit.RATIO),
-            Column("random JFI", Unit.RATIO),
-            Column("CoV", Unit.RATIO),
-            Column("random CoV", Unit.RATIO),
+            *columns(Unit.COUNT, "links", "flows"),
+            *columns(
+                Unit.RATIO, "MMR", "random MMR", "its p99", "JFI", "random JFI", "CoV", "random CoV"
+            ),
             Column("unused", Unit.FIGURE),
             Column("random unused", Unit.SHARE),
             Column("MMR of bytes", Unit.RATIO),
@@ -81,13 +76,11 @@ def _polarizations(prediction: Prediction) -> Table:
     return Table(
         "Polarization: does a choice repeat the one before it?",
         (
-            Column("first"),
-            Column("second"),
+            *columns(Unit.TEXT, "first", "second"),
             Column("flows", Unit.COUNT),
             Column("links unused", Unit.FIGURE),
             Column("random", Unit.SHARE),
-            Column("information", Unit.RATIO),
-            Column("by chance", Unit.RATIO),
+            *columns(Unit.RATIO, "information", "by chance"),
         ),
         tuple(
             (
@@ -109,8 +102,7 @@ def _worst(prediction: Prediction) -> Table:
     return Table(
         "Most loaded links between switches",
         (
-            Column("link"),
-            Column("sent by"),
+            *columns(Unit.TEXT, "link", "sent by"),
             Column("flows", Unit.COUNT),
             Column("payload", Unit.BYTES),
             Column("of its tier's mean", Unit.RATIO),

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from rocelab.base.quantities import Unit
 from rocelab.base.wording import counted
-from rocelab.report.document import Column, Table, Tone, Toned
+from rocelab.report.document import Column, Table, Tone, Toned, columns
 from rocelab.results.drill import DrillResult, PhaseRun, compared_figures
 from rocelab.results.expectations import NOT_APPLICABLE, Verdict
 from rocelab.results.kpi import Figures, Kpi
@@ -160,7 +160,7 @@ def repeats_table(repeats: RepeatTable) -> Table:
         (
             Column("repeat", Unit.NUMBER),
             Column("outcome"),
-            *(Column(title, Unit.FIGURE) for title in repeats.columns),
+            *columns(Unit.FIGURE, *repeats.columns),
             Column("why", page_only=True),
         ),
         tuple(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rocelab.base.quantities import Unit, duration
-from rocelab.report.document import Column, Figure, Note, Row, Section, Table
+from rocelab.report.document import Column, Figure, Note, Row, Section, Table, columns
 from rocelab.report.plots import GRID, INK, MS, figure_of, styled
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 
@@ -59,9 +59,8 @@ def stages_table(stages: Stages) -> Table:
     return Table(
         f"Where the time went after {stages.event}, in ms",
         (
-            Column("switch"),
-            Column("by"),
-            *(Column(title, Unit.FIGURE) for title in COLUMNS),
+            *columns(Unit.TEXT, "switch", "by"),
+            *columns(Unit.FIGURE, *COLUMNS),
             Column("route", Unit.FIGURE),
             Column("changes", Unit.COUNT),
         ),

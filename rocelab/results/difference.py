@@ -16,8 +16,8 @@ from rocelab.base.errors import InputError
 from rocelab.base.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 from rocelab.results.drill import DrillResult, read_drill_result
 from rocelab.results.expectations import Verdict
-from rocelab.results.kpi import UNITS, Figures
-from rocelab.results.kpis import kpis_of
+from rocelab.results.kpi import UNITS, Figures, Quantity
+from rocelab.results.kpis import KPIS, kpis_of
 
 SCHEMA_VERSION = 1
 ALPHA = 0.05
@@ -61,6 +61,10 @@ class FigureDiff:
     """Repeat by repeat, truths as 0 and 1; their spread is None without values."""
     new_values: tuple[float, ...]
     """Repeat by repeat, truths as 0 and 1; their spread is None without values."""
+    old_resolution_ns: float
+    """Of durations: a value that is not above it is only known to be below it. Else 0."""
+    new_resolution_ns: float
+    """Of durations: a value that is not above it is only known to be below it. Else 0."""
     old: Spread | None
     new: Spread | None
     difference: float | None
@@ -80,6 +84,10 @@ class VerdictDiff:
     kpi: str
     old: Verdict | None
     new: Verdict | None
+    old_resolution_ns: float = 0.0
+    """As that of a `FigureDiff`."""
+    new_resolution_ns: float = 0.0
+    """As that of a `FigureDiff`."""
 
     @property
     def changed(self) -> bool:
@@ -227,6 +235,8 @@ def _figures(old: DrillResult, new: DrillResult) -> Iterator[FigureDiff]:
                     unit=UNITS[kpi.quantity],
                     old_values=old_values,
                     new_values=new_values,
+                    old_resolution_ns=_resolution_ns(old, place[0], kpi.name),
+                    new_resolution_ns=_resolution_ns(new, place[0], kpi.name),
                     old=spread(old_values) if old_values else None,
                     new=spread(new_values) if new_values else None,
                     difference=gap,
@@ -234,6 +244,12 @@ def _figures(old: DrillResult, new: DrillResult) -> Iterator[FigureDiff]:
                     apart=apart,
                     finding=finding,
                 )
+
+
+def _resolution_ns(result: DrillResult, phase: str | None, kpi: str) -> float:
+    """That of a phase's times; 0 of what is no time."""
+    is_time = KPIS[kpi].quantity is Quantity.DURATION
+    return result.resolution_of(phase or result.name) if is_time else 0.0
 
 
 def _measured(repeats: Iterable[Figures], kpi: str) -> tuple[float, ...]:
@@ -244,7 +260,14 @@ def _measured(repeats: Iterable[Figures], kpi: str) -> tuple[float, ...]:
 def _verdicts(old: DrillResult, new: DrillResult) -> Iterator[VerdictDiff]:
     before, after = _stated(old), _stated(new)
     for phase, kpi in dict.fromkeys((*before, *after)):
-        yield VerdictDiff(phase, kpi, before.get((phase, kpi)), after.get((phase, kpi)))
+        yield VerdictDiff(
+            phase,
+            kpi,
+            before.get((phase, kpi)),
+            after.get((phase, kpi)),
+            _resolution_ns(old, phase, kpi),
+            _resolution_ns(new, phase, kpi),
+        )
 
 
 def _stated(result: DrillResult) -> dict[tuple[str | None, str], Verdict]:

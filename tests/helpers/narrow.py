@@ -11,9 +11,9 @@ RULE = "─"
 
 
 def printed(show: Callable[[Console], None], width: int) -> str:
-    """The output of `show` with lines of `width` characters."""
+    """The output of `show` on a terminal with lines of `width` characters."""
     out = io.StringIO()
-    show(Console(file=out, width=width, highlight=False))
+    show(Console(file=out, width=width, highlight=False, force_terminal=True, color_system=None))
     return out.getvalue()
 
 

@@ -41,20 +41,14 @@ from rocelab.report.document import (
     Table,
     Tone,
     Toned,
+    columns,
 )
 from rocelab.report.machine import machine_section
 from rocelab.results.comparison import CellFigures, CellResult, Comparison, Status
 
 DRAFT = "https://datatracker.ietf.org/doc/draft-calabria-bmwg-ai-fabric-training-bench/"
 SCHEME = Column("Load Balancing Config")
-JOB = (
-    Column("collective"),
-    Column("message size"),
-    Column("ranks"),
-    Column("QPs"),
-    Column("placement"),
-    Column("algorithm"),
-)
+JOB = (*columns(Unit.TEXT, "collective", "message size", "ranks", "QPs", "placement", "algorithm"),)
 
 
 def comparison_document(comparison: Comparison) -> Document:
@@ -197,8 +191,7 @@ def _block(comparison: Comparison, placement: str, qps: int) -> list[Block]:
         f"{placement} placement, {queue_pairs(qps)} per pair",
         (
             SCHEME,
-            Column("MMR", Unit.RATIO),
-            Column("JFI", Unit.RATIO),
+            *columns(Unit.RATIO, "MMR", "JFI"),
             Column("OOO Rate", Unit.FIGURE),
             Column("Retx Rate", Unit.PER_S),
             Column("Effective Goodput", Unit.SHARE),
@@ -218,11 +211,8 @@ def _block(comparison: Comparison, placement: str, qps: int) -> list[Block]:
             Column("tier"),
             Column("MMR", Unit.RATIO),
             Column("random MMR", Unit.FIGURE),
-            Column("JFI", Unit.RATIO),
-            Column("random JFI", Unit.RATIO),
-            Column("CoV", Unit.RATIO),
-            Column("unused links", Unit.FIGURE),
-            Column("random unused", Unit.FIGURE),
+            *columns(Unit.RATIO, "JFI", "random JFI", "CoV"),
+            *columns(Unit.FIGURE, "unused links", "random unused"),
             Column("busiest link", Unit.SHARE),
         ),
         tuple(row for cell in cells for row in _tier_rows(cell)),
@@ -338,23 +328,18 @@ def _polarization(comparison: Comparison) -> tuple[Block, ...]:
     )
     if not rows:
         return ()
-    columns = (
+    head = (
         SCHEME,
-        Column("QPs"),
-        Column("placement"),
-        Column("first choice"),
-        Column("second choice"),
-        Column("links unused", Unit.SHARE),
-        Column("random", Unit.SHARE),
-        Column("information", Unit.RATIO),
-        Column("by chance", Unit.RATIO),
+        *columns(Unit.TEXT, "QPs", "placement", "first choice", "second choice"),
+        *columns(Unit.SHARE, "links unused", "random"),
+        *columns(Unit.RATIO, "information", "by chance"),
     )
     text = (
         "Predicted from the running kernels' tables, for schemes whose paths follow from them. "
         "Information is 0 where the second choice has nothing to do with the first and 1 where it "
         "repeats it."
     )
-    return (Note(text), Table("", columns, rows, names=5))
+    return (Note(text), Table("", head, rows, names=5))
 
 
 def _runs(comparison: Comparison) -> Table:
@@ -378,18 +363,14 @@ def _runs(comparison: Comparison) -> Table:
         )
         for cell, number, run in ([] if plain else runs)
     ]
-    columns = (
+    head = (
         SCHEME,
-        Column("QPs"),
-        Column("placement"),
-        Column("run"),
-        Column("outcome"),
-        Column("why"),
+        *columns(Unit.TEXT, "QPs", "placement", "run", "outcome", "why"),
         Column("iteration", Unit.NS),
         Column("BusBW", Unit.GB_PER_S),
         Column("JCT ratio", Unit.RATIO),
     )
-    return Table("Every run, medians of iterations", columns, tuple(rows), names=4, page_only=True)
+    return Table("Every run, medians of iterations", head, tuple(rows), names=4, page_only=True)
 
 
 def _median(values: Sequence[float]) -> float | None:

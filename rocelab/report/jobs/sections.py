@@ -16,6 +16,7 @@ from rocelab.report.document import (
     Table,
     Tone,
     Toned,
+    columns,
 )
 from rocelab.report.figures import figure_rows, figures_table
 from rocelab.report.jobs import plots
@@ -38,7 +39,7 @@ def figures_of_jobs(result: DrillResult, repeats: Sequence[RepeatTable]) -> Tabl
     title = "Figures by phase, of the modelled network"
     if len(result.repeats) > 1:
         title += ": median of the valid repeats (minimum to maximum)"
-    columns = {
+    jobs = {
         job_name(phase.name, number, len(phase.figures)) + _not_all(of_phase): figure_rows(
             job, phase.valid_runs
         )
@@ -47,15 +48,15 @@ def figures_of_jobs(result: DrillResult, repeats: Sequence[RepeatTable]) -> Tabl
         for number, job in enumerate(phase.figures, 1)
     }
     cells: dict[str, dict[str, str]] = {}
-    for column, rows in columns.items():
+    for column, rows in jobs.items():
         for row in rows:
             spread = f" ({row.range})" if row.range and row.range != row.value else ""
             cells.setdefault(row.title, {})[column] = row.value + spread
     return Table(
         title,
-        (Column(""), *(Column(column, Unit.FIGURE) for column in columns)),
+        (Column(""), *columns(Unit.FIGURE, *jobs)),
         tuple(
-            (name, *(of_column.get(column, "") for column in columns))
+            (name, *(of_column.get(column, "") for column in jobs))
             for name, of_column in cells.items()
         ),
         sortable=False,
@@ -172,9 +173,7 @@ def _queues(report: JobReport) -> Table:
         (
             Column("port"),
             Column("class", Unit.NUMBER),
-            Column("packets", Unit.COUNT),
-            Column("marked", Unit.COUNT),
-            Column("dropped", Unit.COUNT),
+            *columns(Unit.COUNT, "packets", "marked", "dropped"),
             Column("deepest", Unit.BYTES),
         ),
         tuple(
@@ -196,8 +195,7 @@ def links_table(report: JobReport) -> Table:
     return Table(
         "",
         (
-            Column("link"),
-            Column("direction"),
+            *columns(Unit.TEXT, "link", "direction"),
             Column("packets", Unit.COUNT),
             Column("share of its tier", Unit.SHARE),
         ),
@@ -215,8 +213,7 @@ def _checks(report: JobReport) -> Table:
         "",
         (
             Column("count"),
-            Column("one side", Unit.FIGURE),
-            Column("other side", Unit.FIGURE),
+            *columns(Unit.FIGURE, "one side", "other side"),
             Column(""),
         ),
         tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocelab.base.quantities import Unit, duration, share, size
-from rocelab.report.document import Column, Row, Table
+from rocelab.report.document import Column, Row, Table, columns
 from rocelab.report.jobs.text import by_distance
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import propagation
@@ -26,11 +26,9 @@ def pause_table(report: JobReport, title: str) -> Table:
             Column("class", Unit.NUMBER),
             Column("by", Unit.FIGURE),
             Column("times", Unit.COUNT),
-            Column("in all", Unit.NS),
-            Column("longest", Unit.NS),
+            *columns(Unit.NS, "in all", "longest"),
             Column("headroom", Unit.BYTES),
-            Column("dropped", Unit.COUNT),
-            Column("watchdog", Unit.COUNT),
+            *columns(Unit.COUNT, "dropped", "watchdog"),
         ),
         tuple(
             (

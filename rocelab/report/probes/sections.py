@@ -20,6 +20,7 @@ from rocelab.report.document import (
     Table,
     Tone,
     Value,
+    columns,
 )
 from rocelab.report.order import by_plan, changes_after, plan_title
 from rocelab.results.convergence import FlowConvergence, MeasurementMethod
@@ -56,8 +57,7 @@ def events_section(run: ProbeRun, method: MeasurementMethod) -> Section:
                     Column("event", Unit.NUMBER),
                     Column("what"),
                     Column("at", Unit.NS),
-                    Column("flows affected", Unit.COUNT),
-                    Column("packets lost", Unit.COUNT),
+                    *columns(Unit.COUNT, "flows affected", "packets lost"),
                     Column("full convergence", Unit.NS),
                 ),
                 tuple(
@@ -106,14 +106,11 @@ def losses_section(run: ProbeRun, name: str) -> Section:
             Table(
                 "",
                 (
-                    Column("flow"),
-                    Column("path"),
-                    Column("event"),
+                    *columns(Unit.TEXT, "flow", "path", "event"),
                     Column("lost", Unit.COUNT),
-                    Column("convergence", Unit.NS),
-                    Column("loss-derived", Unit.NS),
-                    Column("no connectivity", Unit.NS),
-                    Column("rate-derived", Unit.NS),
+                    *columns(
+                        Unit.NS, "convergence", "loss-derived", "no connectivity", "rate-derived"
+                    ),
                     Column("reordered", Unit.COUNT, page_only=True),
                 ),
                 tuple(rows[:MAX_ROWS]),
@@ -187,12 +184,9 @@ def fib_section(run: ProbeRun, name: str) -> Section:
             Table(
                 "",
                 (
-                    Column("event"),
-                    Column("switch"),
-                    Column("next hops"),
+                    *columns(Unit.TEXT, "event", "switch", "next hops"),
                     Column("changes", Unit.COUNT),
-                    Column("first", Unit.NS),
-                    Column("last", Unit.NS),
+                    *columns(Unit.NS, "first", "last"),
                 ),
                 tuple(rows),
                 names=2,
@@ -239,14 +233,9 @@ def balance_section(run: ProbeRun, name: str) -> Section:
             Table(
                 "",
                 (
-                    Column("tier"),
-                    Column("seeds"),
-                    Column("worst group (MMR)"),
-                    Column("MMR", Unit.RATIO),
-                    Column("JFI", Unit.RATIO),
-                    Column("CoV", Unit.RATIO),
-                    Column("unused", Unit.FIGURE),
-                    Column("random MMR", Unit.FIGURE),
+                    *columns(Unit.TEXT, "tier", "seeds", "worst group (MMR)"),
+                    *columns(Unit.RATIO, "MMR", "JFI", "CoV"),
+                    *columns(Unit.FIGURE, "unused", "random MMR"),
                 ),
                 rows,
                 names=2,
@@ -301,15 +290,13 @@ def _polarization(plans: list[HashingRun]) -> Section:
     title = "Polarization: does a choice repeat the one before it?"
     if not rows:
         return Section(title, (_NO_SECOND_CHOICE,))
-    columns = (
-        Column("choices"),
-        Column("seeds"),
+    head = (
+        *columns(Unit.TEXT, "choices", "seeds"),
         Column("flows", Unit.COUNT),
         Column("links used", Unit.FIGURE),
-        Column("information", Unit.RATIO),
-        Column("by chance", Unit.RATIO),
+        *columns(Unit.RATIO, "information", "by chance"),
     )
-    return Section(title, (_INFORMATION, Table("", columns, rows, names=2)))
+    return Section(title, (_INFORMATION, Table("", head, rows, names=2)))
 
 
 _NO_SECOND_CHOICE = Note(

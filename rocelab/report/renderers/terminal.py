@@ -41,19 +41,21 @@ Printed = Text | WholeTable
 def print_document(document: Document, console: Console) -> None:
     """Print a document, with its answer and verdict at the end."""
     if document.title:
-        console.print(_text(document.title, Tone.STRONG), soft_wrap=True)
+        console.print(_text(document.title, Tone.STRONG), soft_wrap=not console.is_terminal)
     if document.meta:
         console.print(_text(document.meta))
     print_blocks((*document.blocks, *document.answer), console)
     if document.verdict is not None:
         verdict = _text(f"{document.name}: {document.verdict.text}", document.verdict.tone)
-        console.print(verdict, style="bold", soft_wrap=True)
+        console.print(verdict, style="bold", soft_wrap=not console.is_terminal)
 
 
 def print_blocks(blocks: Iterable[Block], console: Console) -> None:
-    """Print blocks below each other; those with a heading behind an empty line."""
+    """Print blocks below each other; those with a heading behind an empty line. A terminal breaks
+    sentences between words; in a file or a pipe each is one line."""
     for part in _printed(blocks):
-        console.print(part, soft_wrap=isinstance(part, Text) and part.style != HEADING)
+        is_line = isinstance(part, Text) and part.style != HEADING
+        console.print(part, soft_wrap=is_line and not console.is_terminal)
 
 
 def rich_table(table: Table) -> WholeTable:

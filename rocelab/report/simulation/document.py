@@ -24,6 +24,7 @@ from rocelab.report.document import (
     Table,
     Tone,
     Value,
+    columns,
 )
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.recorded import recorded, which_flows
@@ -82,7 +83,7 @@ def _jobs(report: SimulationReport) -> tuple[Block, ...]:
             Column("neighbouring ranks on other leaves", Unit.COUNT, page_only=True),
             Column("in other zones", Unit.COUNT, page_only=True),
             Column("sent", Unit.BYTES),
-            *(Column(title, Unit.FIGURE) for title in titles.values()),
+            *columns(Unit.FIGURE, *titles.values()),
             Column("lower bound", Unit.NS),
         ),
         tuple(
@@ -125,7 +126,7 @@ def _flow_times(report: SimulationReport) -> tuple[Block, ...]:
                 "",
                 (
                     Column(""),
-                    *(Column(title, Unit.FIGURE) for title in ("mean", "p50", "p99", "highest")),
+                    *columns(Unit.FIGURE, "mean", "p50", "p99", "highest"),
                 ),
                 (
                     ("time", *_distribution(times.time_ns, Unit.NS)),
@@ -149,9 +150,7 @@ def _slowdown(report: SimulationReport) -> Table:
             Column("job"),
             Column("up to", Unit.BYTES),
             Column("flows", Unit.COUNT),
-            Column("p50", Unit.RATIO),
-            Column("p95", Unit.RATIO),
-            Column("p99", Unit.RATIO),
+            *columns(Unit.RATIO, "p50", "p95", "p99"),
         ),
         tuple(
             (job.name, part.largest_bytes, part.flows, part.p50, part.p95, part.p99)
@@ -178,10 +177,7 @@ def _slowest(report: SimulationReport) -> tuple[Block, ...]:
         Table(
             "",
             (
-                Column("flow"),
-                Column("job"),
-                Column("from, to"),
-                Column("queue pair, port"),
+                *columns(Unit.TEXT, "flow", "job", "from, to", "queue pair, port"),
                 Column("bytes", Unit.BYTES),
                 Column("transfers", Unit.COUNT),
                 Column("slowest", Unit.NS),
@@ -237,8 +233,8 @@ def _packets(report: SimulationReport) -> Table:
                 counts.lost,
             ),
         )
-    columns = (*titles, "drops", "lost by failures")
-    return Table("", tuple(Column(title, Unit.COUNT) for title in columns), rows, names=0)
+    head = (*titles, "drops", "lost by failures")
+    return Table("", tuple(Column(title, Unit.COUNT) for title in head), rows, names=0)
 
 
 def _queues(report: SimulationReport) -> tuple[Table, ...]:
@@ -250,8 +246,7 @@ def _queues(report: SimulationReport) -> tuple[Table, ...]:
         (
             Column("port"),
             Column("highest", Unit.BYTES),
-            Column("marks", Unit.COUNT),
-            Column("drops", Unit.COUNT),
+            *columns(Unit.COUNT, "marks", "drops"),
         ),
         tuple(
             (queue.port, queue.highest_bytes, queue.marks, queue.drops) for queue in packets.queues
@@ -272,8 +267,7 @@ def _pauses(report: SimulationReport) -> Table:
             Column("class", Unit.NUMBER),
             Column("asked by", Unit.FIGURE),
             Column("times", Unit.COUNT),
-            Column("in all", Unit.NS),
-            Column("longest", Unit.NS),
+            *columns(Unit.NS, "in all", "longest"),
             Column("held for it", Unit.BYTES),
             Column("dropped", Unit.COUNT),
         ),
@@ -310,22 +304,16 @@ def _links(report: SimulationReport) -> tuple[Table, Table]:
         "Links between switches, beside uniform random hashing of as many flows",
         (
             Column("tier"),
-            Column("links", Unit.COUNT),
-            Column("unused", Unit.COUNT),
-            Column("MMR of flows", Unit.RATIO),
-            Column("random MMR", Unit.RATIO),
-            Column("MMR of bytes", Unit.RATIO),
-            Column("JFI", Unit.RATIO),
-            Column("mean use", Unit.SHARE),
-            Column("busiest", Unit.SHARE),
+            *columns(Unit.COUNT, "links", "unused"),
+            *columns(Unit.RATIO, "MMR of flows", "random MMR", "MMR of bytes", "JFI"),
+            *columns(Unit.SHARE, "mean use", "busiest"),
         ),
         tuple(rows),
     )
     worst = Table(
         "Most loaded links between switches",
         (
-            Column("link"),
-            Column("sent by"),
+            *columns(Unit.TEXT, "link", "sent by"),
             Column("flows", Unit.FIGURE),
             Column("of mean", Unit.RATIO),
         ),
@@ -356,9 +344,7 @@ def _events(report: SimulationReport) -> Table:
         "",
         (
             Column(""),
-            Column("at", Unit.NS),
-            Column("routed around", Unit.NS),
-            Column("back", Unit.NS),
+            *columns(Unit.NS, "at", "routed around", "back"),
         ),
         tuple(
             (event.what, event.start_ns, event.routed_ns, event.end_ns) for event in report.events

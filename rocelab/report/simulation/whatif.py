@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rocelab.base.quantities import Unit, change, count, formatted
 from rocelab.base.wording import counted
-from rocelab.report.document import Block, Column, Document, Note, Row, Table
+from rocelab.report.document import Block, Column, Document, Note, Row, Table, columns
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 
 
@@ -24,10 +24,7 @@ def what_if_document(cost: WhatIf) -> Document:
             Column("GPUs", Unit.COUNT),
             Column("iteration", Unit.SECONDS),
             Column("during failure", Unit.FIGURE),
-            Column("stall", Unit.SECONDS),
-            Column("restart", Unit.SECONDS),
-            Column("slowed", Unit.SECONDS),
-            Column("extra", Unit.SECONDS),
+            *columns(Unit.SECONDS, "stall", "restart", "slowed", "extra"),
             Column("GPU-h", Unit.FIGURE),
         ),
         tuple(map(_row, sorted(cost.jobs, key=lambda job: -job.gpu_hours))),
@@ -59,17 +56,11 @@ def outlook_document(outlook: Outlook) -> Document:
         "Jobs",
         (
             Column("job"),
-            Column("GPUs", Unit.COUNT),
-            Column("iterations", Unit.COUNT),
-            Column("took", Unit.SECONDS),
-            Column("with no failure", Unit.SECONDS),
-            Column("stalled", Unit.SECONDS),
-            Column("slowed", Unit.SECONDS),
+            *columns(Unit.COUNT, "GPUs", "iterations"),
+            *columns(Unit.SECONDS, "took", "with no failure", "stalled", "slowed"),
             Column("restarts", Unit.FIGURE),
-            Column("restarting", Unit.SECONDS),
-            Column("work lost", Unit.SECONDS),
-            Column("effective", Unit.SHARE),
-            Column("by formula", Unit.SHARE),
+            *columns(Unit.SECONDS, "restarting", "work lost"),
+            *columns(Unit.SHARE, "effective", "by formula"),
         ),
         tuple(
             (

@@ -222,7 +222,7 @@ ELSEWHERE = {
     "rocelab.report.probes.sections": "test_tables.py",
     "rocelab.report.repeats": "test_tables.py",
     "rocelab.report.stages": "test_tables.py",
-    "rocelab.diagnose.terminal": "test_forensics.py",
+    "rocelab.diagnose.document": "test_forensics.py",
 }
 """Modules whose tables have the same test elsewhere."""
 

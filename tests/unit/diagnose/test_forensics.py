@@ -18,13 +18,14 @@ from rocelab.base.errors import InputError
 from rocelab.cli.diagnose import diagnose
 from rocelab.diagnose.critical import lateness, step_of, timing
 from rocelab.diagnose.diagnose import diagnose_report, make_case
+from rocelab.diagnose.document import diagnosis_document, heat_map, path_table
 from rocelab.diagnose.losses import lossy_links
 from rocelab.diagnose.page import drawn
 from rocelab.diagnose.paths import predicted_paths, suspects
-from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.prediction.matrix import rows_of_jobs
 from rocelab.prediction.predictor import Setting, paths_on
+from rocelab.report.renderers.terminal import print_blocks, print_document
 from rocelab.results.diagnosis import Cause, CauseVerdict, from_json
 from rocelab.results.job import (
     HostStall,
@@ -440,12 +441,14 @@ def test_the_map_shows_the_slow_row_and_the_text_says_who(tmp_path: Path) -> Non
     late = full[0].partition("|")[0]
     assert any("█" in row and row.startswith(late) for row in narrow[1:])
     console = Console(width=160, record=True, file=(tmp_path / "out").open("w"))
-    print_diagnosis(diagnosis, case, console)
+    print_document(diagnosis_document(diagnosis, case, 160), console)
     text = console.export_text()
     assert f"host-pause: rank 3 on {server}; 210 ms of the lab" in text
     assert "in iteration 1" in text
     for width in (80, 60):
-        assert broken(lambda console: console.print(path_table(diagnosis)), width) == set()
+        assert (
+            broken(lambda console: print_blocks([path_table(diagnosis)], console), width) == set()
+        )
     for name in ("map.svg", "map.png"):
         assert len(drawn(diagnosis, case, Path(name).suffix)) > 5000
 

@@ -19,7 +19,7 @@ from rocelab.base.units import format_duration
 from rocelab.drills.listing import row_of
 from rocelab.drills.plan import JobPhase, planned_drill
 from rocelab.drills.show import FaultRow, Span, fault_rows
-from rocelab.drills.view import bar, picture, print_view, scale
+from rocelab.drills.view import bar, picture, scale, view_document
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.door import KINDS
@@ -30,6 +30,7 @@ from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.labfile.model import LabSpec, differing_keys
 from rocelab.planning import build as building
+from rocelab.report.renderers.terminal import print_blocks, print_document
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from tests.helpers import phases_sample, report_sample
@@ -103,7 +104,7 @@ def test_every_shipped_drill_can_be_shown() -> None:
         )
         assert " and ".join(kinds) == row_of(view.spec).kind
         console = Console(file=io.StringIO(), width=120)
-        print_view(view, console)
+        print_document(view_document(view, console.width), console)
         page = console.file.getvalue()  # type: ignore[attr-defined]
         faults = [fault for phase in view.phases for fault in fault_rows(phase)]
         assert all(fault.kind in page for fault in faults)
@@ -181,7 +182,7 @@ def test_the_scale_is_as_wide_as_the_bars_and_begins_at_0(span_ns: int, width: i
 def test_where_the_terminal_has_no_blocks_the_picture_is_ascii() -> None:
     row = FaultRow("delay", "rtsw1:ctsw1", ("rtsw1",), (Span(0, 5),))
     console = Console(file=io.StringIO(), width=100)
-    console.print(picture([row], 10, plain=True, width=20))
+    print_blocks([picture([row], 10, plain=True, width=20)], console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "##########.........." in text
 

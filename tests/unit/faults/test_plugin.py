@@ -52,7 +52,7 @@ import sys
 from pathlib import Path
 from rich.console import Console
 from rocelab.base.documents import to_json
-from rocelab.report.difference import print_difference
+from rocelab.report.difference import difference_document
 from rocelab.report.junit import junit_file, junit_of
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.drill import drill_document
@@ -68,7 +68,7 @@ path = Path("result.json")
 result = read_drill_result(path)
 print_document(drill_document(result), Console(width=200))
 print(junit_file(junit_of(result, 1)).decode())
-print_difference(difference(path, path), Console(width=200))
+print_document(difference_document(difference(path, path)), Console(width=200))
 """
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from rocelab.drills.plan import planned_drill
-from rocelab.drills.view import print_view
+from rocelab.drills.view import view_document
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.report.console import table
 from rocelab.report.drill import drill_document
@@ -107,9 +107,13 @@ def test_the_reports_of_drills_keep_names_whole(width: int) -> None:
 @pytest.mark.parametrize("name", shipped_names(DRILLS))
 def test_what_a_drill_will_do_fits(name: str) -> None:
     view = planned_drill(find(name, DRILLS))
-    whole = words(printed(lambda console: print_view(view, console), 1000))
+
+    def show(console: Console) -> None:
+        print_document(view_document(view, console.width), console)
+
+    whole = words(printed(show, 1000))
     for width in NARROW:
-        text = printed(lambda console: print_view(view, console), width)
+        text = printed(show, width)
         assert [line for line in text.splitlines() if len(line) > width] == []
         # Bars and the scale above them are as long as there is room for.
         lost = whole - words(text)

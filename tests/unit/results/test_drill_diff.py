@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from rocelab.base.documents import to_json
 from rocelab.base.statistics import least_rank_sum_p, rank_sum_p
-from rocelab.report.difference import print_difference
+from rocelab.report.difference import difference_document
+from rocelab.report.renderers.terminal import print_document
 from rocelab.results.difference import (
     DrillDiff,
     Finding,
@@ -134,7 +135,7 @@ def test_figures_verdicts_machine_drill_and_lab_are_compared(diff: DrillDiff) ->
 
 
 def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(diff: DrillDiff) -> None:
-    text = printed(lambda console: print_difference(diff, console), 160)
+    text = printed(lambda console: print_document(difference_document(diff), console), 160)
     row = next(line for line in text.splitlines() if "Packets lost" in line and "n 5" in line)
     said = "Packets lost higher +90 (+145.2%) 0.008 62 (56 to 68, n 5) 152 (146 to 158, n 5)"
     assert " ".join(row.split()) == said
@@ -143,11 +144,14 @@ def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(diff: DrillD
     assert "too few" not in text
     assert "not the same experiment" in text
     for width in (80, 60):
-        assert broken(lambda console: print_difference(diff, console), width) == set()
+        assert (
+            broken(lambda console: print_document(difference_document(diff), console), width)
+            == set()
+        )
 
 
 def test_tables_fit_a_narrow_terminal(diff: DrillDiff) -> None:
-    lines = too_long(lambda console: print_difference(diff, console), 60)
+    lines = too_long(lambda console: print_document(difference_document(diff), console), 60)
     assert all(line.startswith(("p: ", "old  ", "new  ", "The drill or")) for line in lines)
 
 
@@ -155,7 +159,7 @@ def test_few_repeats_are_said_to_be_too_few(tmp_path: Path) -> None:
     diff = difference(saved(tmp_path / "a", drill(1, 2)), saved(tmp_path / "b", drill(30, 31)))
     lost = next(figure for figure in diff.figures if figure.kpi == "lost_packets")
     assert (lost.finding, lost.apart) == (Finding.TOO_FEW, True)
-    text = printed(lambda console: print_difference(diff, console), 160)
+    text = printed(lambda console: print_document(difference_document(diff), console), 160)
     assert "2 and 2 repeats are too few to distinguish a difference from chance" in text
     assert "too few repeats*" in text
     assert "Machine and software are the same." in text
@@ -182,7 +186,7 @@ def test_drills_of_jobs_are_compared_phase_by_phase(tmp_path: Path) -> None:
     assert of["shared", "time_to_fairness"].finding is Finding.NOT_MEASURED
     changed = [(verdict.phase, verdict.kpi) for verdict in diff.verdicts if verdict.changed]
     assert changed == [("shared", "time_to_fairness")]
-    text = printed(lambda console: print_difference(diff, console), 160)
+    text = printed(lambda console: print_document(difference_document(diff), console), 160)
     assert "<= 30ms: not met, not measured" in " ".join(text.split())
 
 
@@ -199,7 +203,7 @@ def test_a_diagnosis_is_no_figure_and_a_change_of_it_is_an_expectations(tmp_path
     diff = difference(old, new)
     assert "diagnosis" not in {figure.kpi for figure in diff.figures}
     assert [verdict.kpi for verdict in diff.verdicts if verdict.changed] == ["diagnosis"]
-    text = printed(lambda console: print_difference(diff, console), 160)
+    text = printed(lambda console: print_document(difference_document(diff), console), 160)
     assert "none: not met, incast a" in text
 
 

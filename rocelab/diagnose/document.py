@@ -1,19 +1,24 @@
-"""A diagnosis on a terminal: the verdict, its evidence, and a map of ranks and steps.
-
-`print_diagnosis` writes a `Diagnosis` and its `Case` to a rich console; the text is complete
-without colours.
-"""
+"""The document of a diagnosis: the verdict, its evidence, and a map of ranks and steps."""
 
 from __future__ import annotations
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from rocelab.base.units import format_duration
+from rocelab.base.quantities import Unit, duration
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import Floats, lateness
-from rocelab.report.console import table
+from rocelab.report.document import (
+    Block,
+    Code,
+    Column,
+    Document,
+    Items,
+    Note,
+    Section,
+    Table,
+    Tone,
+    columns,
+)
 from rocelab.results.diagnosis import Cause, CauseVerdict, Diagnosis
 
 SHADES = " ░▒▓█"
@@ -22,24 +27,32 @@ SHOWN_RANKS = 32
 SHOWN_PARTS = 8
 
 
-def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
-    """Print verdict, further findings, notes, the map and the critical path."""
-    style = "bold green" if found.verdict.cause is Cause.NONE else "bold red"
-    console.print(_headline(found.verdict), style=style, highlight=False, soft_wrap=True)
-    _print_evidence(found.verdict, console)
-    if found.verdict.cause is not Cause.INVALID:
-        for problem in found.problems:
-            console.print(f"the run: {problem}", style="yellow", markup=False, soft_wrap=True)
-    for verdict in found.others:
-        console.print(f"also: {_headline(verdict)}", highlight=False, soft_wrap=True)
-        _print_evidence(verdict, console)
-    for note in found.notes:
-        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
-    console.print()
-    for line in heat_map(found, case, console.width):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print()
-    console.print(path_table(found))
+def diagnosis_document(diagnosis: Diagnosis, case: Case, width: int) -> Document:
+    """Verdict, further findings, notes, the map in lines of `width` characters, and the critical
+    path."""
+    is_none = diagnosis.verdict.cause is Cause.NONE
+    is_invalid = diagnosis.verdict.cause is Cause.INVALID
+    problems = () if is_invalid else diagnosis.problems
+    return Document(
+        "",
+        (
+            Note(_headline(diagnosis.verdict), Tone.GOOD if is_none else Tone.BAD),
+            *_evidence(diagnosis.verdict),
+            *(Note(f"the run: {problem}", Tone.CAUTION) for problem in problems),
+            *(
+                block
+                for verdict in diagnosis.others
+                for block in (Note(f"also: {_headline(verdict)}"), *_evidence(verdict))
+            ),
+            *(Note(f"note: {note}") for note in diagnosis.notes),
+            Section("", (Code("\n".join(heat_map(diagnosis, case, width))),)),
+            path_table(diagnosis),
+        ),
+    )
+
+
+def _evidence(verdict: CauseVerdict) -> list[Block]:
+    return [Items(verdict.evidence)] if verdict.evidence else []
 
 
 def _headline(verdict: CauseVerdict) -> str:
@@ -49,8 +62,8 @@ def _headline(verdict: CauseVerdict) -> str:
         return "invalid: the run exceeded its limits, so there is no verdict on the network; run "
         "it again"
     cost = (
-        f"{format_duration(verdict.excess.lab_ns)} of the lab on the critical path "
-        f"({format_duration(verdict.excess.modelled_ns)} modelled)"
+        f"{duration(verdict.excess.lab_ns)} of the lab on the critical path "
+        f"({duration(verdict.excess.modelled_ns)} modelled)"
     )
     which = "iteration" if len(verdict.iterations) == 1 else "iterations"
     where = f", in {which} {_ranges(verdict.iterations)}" if verdict.iterations else ""
@@ -59,11 +72,6 @@ def _headline(verdict: CauseVerdict) -> str:
 
 def _ranges(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers)) if len(numbers) <= 8 else f"{numbers[0]} to {numbers[-1]}"
-
-
-def _print_evidence(verdict: CauseVerdict, console: Console) -> None:
-    for line in verdict.evidence:
-        console.print(f"  - {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def heat_map(found: Diagnosis, case: Case, width: int) -> list[str]:
@@ -80,7 +88,7 @@ def heat_map(found: Diagnosis, case: Case, width: int) -> list[str]:
     lines = [
         f"How late data reached each rank, iteration {found.shown}, "
         f"{'a step' if steps == 1 else f'{steps} steps'} per block; full: "
-        f"{format_duration(top)} of the lab"
+        f"{duration(top)} of the lab"
     ]
     for rank in _shown(columns):
         cells = "".join(_shade(value, top) for value in columns[rank])
@@ -118,20 +126,24 @@ def _shade(value: float, top: float) -> str:
     return SHADES[min(len(SHADES) - 1, round(value / top * (len(SHADES) - 1)))]
 
 
-def path_table(found: Diagnosis) -> Table:
+def path_table(diagnosis: Diagnosis) -> Table:
     """The sends of the critical path with the greatest excess."""
-    shown = table(
-        f"Critical path of iteration {found.shown} ({format_duration(found.took.lab_ns)} of the "
-        f"lab; typical {format_duration(found.typical.lab_ns)}): the sends with the greatest "
-        f"excess",
-        ("send", "from", "to", "took", "excess", "host stalled"),
+    late = sorted(diagnosis.path, key=lambda part: part.excess.lab_ns, reverse=True)[:SHOWN_PARTS]
+    return Table(
+        f"Critical path of iteration {diagnosis.shown} ({duration(diagnosis.took.lab_ns)} of the "
+        f"lab; typical {duration(diagnosis.typical.lab_ns)}): the sends with the greatest excess",
+        (
+            Column("send"),
+            *columns(Unit.NUMBER, "from", "to"),
+            *columns(Unit.NS, "took, lab", "excess, lab", "host stalled, lab"),
+        ),
+        tuple(
+            (
+                part.send,
+                part.source,
+                part.destination,
+                *(time.lab_ns for time in (part.took, part.excess, part.hosts)),
+            )
+            for part in sorted(late, key=lambda part: part.posted.lab_ns)
+        ),
     )
-    late = sorted(found.path, key=lambda part: part.excess.lab_ns, reverse=True)[:SHOWN_PARTS]
-    for part in sorted(late, key=lambda part: part.posted.lab_ns):
-        shown.add_row(
-            str(part.send),
-            str(part.source),
-            str(part.destination),
-            *(format_duration(time.lab_ns) for time in (part.took, part.excess, part.hosts)),
-        )
-    return shown
