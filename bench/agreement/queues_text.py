@@ -30,25 +30,25 @@ COUNTS = {
 """Fields of a `Run`, and their names in the table."""
 
 LOSSES = """\
-Packets that switches marked and dropped, that were sent again, CNPs and timeouts, of all iterations
-of a run: median, in brackets the least and the most of all runs. Jobs without any in both are left
-out."""
+Packets that switches marked and dropped, that were sent again, CNPs and timeouts, for all
+iterations of a run: median, in brackets minimum and maximum of all runs. Jobs without any of these,
+in lab and engine, are omitted."""
 
 PORTS = f"""\
-For each job: of the ports with a mark, a drop or a pause in any run, those at which the median of
-the packet engine's runs is within the extremes of the lab's. *Deepest*: of the ports whose
-high-water mark (the median over runs of the most that a packet found in a queue) is
-{LEAST_DEEP_BYTES:,} bytes or more in either, those at which the two differ by {NEAR:.0%} at most,
-and the ratio that is farthest from 1. With three runs the extremes are narrow."""
+For each job: the number of ports at which the median of the packet engine's runs is within the
+lab's minimum and maximum, of the ports with a mark, a drop or a pause in any run. *Deepest*: the
+number of ports at which the high-water marks (the median over runs of the largest queue that a
+packet met) differ by at most {NEAR:.0%}, of those with {LEAST_DEEP_BYTES:,} bytes or more in lab or
+engine, and the ratio farthest from 1. With three runs, minimum and maximum are close together."""
 
 MARKINGS = f"""\
-For each lab, over all jobs and runs: the packets that found a queue at this depth and could be
-marked, those that were, and the probability that the marking line has there (from one end of the
-bin to the other). Of the lab's queues only those count that got no packet with a mark of an earlier
-switch. p is that of the exact two-sided binomial test against the nearest probability of the bin,
-corrected for the number of bins (Holm); below {LEVEL} marks *differ*. *Too few* packets decide
-nothing: half of the line's least probability and twice its greatest would pass as well. Bins
-without packets are left out."""
+For each lab, over all jobs and runs: the markable packets that met a queue of this depth, the
+marked ones, and the probability of the marking line at this depth (from one end of the bin to the
+other). Only those queues of the lab count that received no packet with a mark of an earlier switch.
+p is that of the exact two-sided binomial test against the nearest probability of the bin, corrected
+for the number of bins (Holm); below {LEVEL} marks *differ*. *Too few* means that the packets cannot
+decide: half of the line's lowest probability and twice its highest would pass as well. Bins without
+packets are omitted."""
 
 SAID = {Verdict.AGREES: "agrees", Verdict.DIFFERS: "*differs*", Verdict.UNDECIDED: "too few"}
 

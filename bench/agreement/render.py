@@ -18,52 +18,53 @@ from rocelab.base.statistics import spread
 DOCUMENT, PAGE = "agreement.json", "agreement.md"
 JOBS_PAGE, QUEUES_PAGE = "agreement-jobs.md", "agreement-queues.md"
 READING = f"""\
-Each job ran on a real lab and, from the same spec and job, in the simulator. It takes all NICs, or
-16 in labs that have more. A lab runs a job {RUNS} times, or {FREE_RUNS} where the setting decides
-and no link between switches is contended, and as often again in each further campaign; runs on
-another machine are added with a plus. Campaigns are added for labs with undecided jobs: to stop
-where all are decided favours verdicts a little over what the intervals promise.
+Each job ran on a real lab and, from the same spec and job, in the simulator. It uses all NICs, at
+most 16. A lab runs a job {RUNS} times, or {FREE_RUNS} times if the setting determines the result
+and no link between switches is contended. Each further campaign repeats this; runs on another
+machine are shown after a plus. Labs with undecided jobs get further campaigns, which slightly
+favours verdicts beyond the confidence of the intervals.
 
 - **links**: data packets by link and direction, counted by the kernel of the receiving port,
   compared with the packets of the simulator's flows; and the simulator's flows per link compared
   with those of `rocelab predict` from the tables of the lab's kernels. `=` means that every link
-  and direction has exactly the same packets and flows, warm-up included; otherwise how many have.
-- **load**: the load of the busiest link between switches over that of the busiest NIC, each for its
-  rate. Above 1 links between switches are contended.
+  and direction has exactly the same packets and flows, including the warm-up; otherwise the number
+  of links that agree.
+- **load**: the load of the busiest link between switches over that of the busiest NIC, each
+  relative to its rate. Above 1, links between switches are contended.
 - **lab**: busbw, GB/s of the modelled network: the median of all runs, in brackets the slowest and
-  the fastest. A run's figure is that of its two measured iterations together, since ranks run
-  ahead of each other into the next one.
+  the fastest. A run's figure covers its two measured iterations together, since some ranks begin
+  the next iteration earlier than others.
 - **fluid**: `--engine fluid`, exactly (eps 0) and without latency, as its ratio to the lab.
-- **packets**: `--engine packets --ports lab`, {DRAWS} runs with different seeds, or
-  {FREE_DRAWS} of a job that the lab runs {FREE_RUNS} times. Hosts take arrivals and send when they
-  wake, as a lab's agents do: once in 1 us x dilation, but in 50 us at least and 1 ms at most of the
-  lab's clock, and up to 0.1 ms late, which is an assumption. A hop takes {VETH_NS:.0f} ns. Nothing
-  of this is fitted to these results.
-- **ratios** are of medians, simulator over lab, with the 95 % interval of a bootstrap over the
-  runs of both. A job **agrees** where the interval is within {LIMIT:.0%} of 1, *differs* where it
-  is outside, else it is undecided. Of three runs, or where few of ten were valid, the interval is
-  too narrow: a bootstrap knows only what was seen.
-- **p**, for jobs that the setting does not decide or whose links between switches are contended:
-  the p-value of the two-sample test of Cramer and von Mises that the lab's and the packet
-  engine's times have one distribution. A small p shows a difference in place or in width, however
-  small. It does not say that the difference matters, and a large p does not say that there is none.
-- **by construction**: in both engines the job takes the least time that its busiest link allows,
-  within {LIMIT:.0%}: any model with the right paths and rates agrees. The others are
-  predictions.
-- **halves**: nothing is fitted to these labs. To fit something, use the labs of half A and score it
-  on half B; the hash of a lab's name says which half it is in."""
+- **packets**: `--engine packets --ports lab`, {DRAWS} runs with different seeds, or {FREE_DRAWS}
+  for a job that the lab runs {FREE_RUNS} times. Like a lab's agents, hosts receive and send when
+  they wake: once per 1 us x dilation, limited to between 50 us and 1 ms of the lab's clock, and up
+  to 0.1 ms late, which is an assumption. A hop takes {VETH_NS:.0f} ns. None of these values is
+  fitted to the results.
+- **ratios** are of medians, simulator over lab, with the 95 % interval of a bootstrap over the runs
+  of both. A job **agrees** if the interval is within {LIMIT:.0%} of 1, *differs* if it is outside,
+  and is undecided otherwise. With three runs, or few valid ones of ten, the interval is too narrow,
+  because a bootstrap only knows the observed values.
+- **p**, for jobs whose result the setting does not determine, or whose links between switches are
+  contended: the p-value of the two-sample test of Cramer and von Mises that the lab's and the
+  packet engine's times have one distribution. A small p shows that location or width differ,
+  however little. It does not mean that the difference matters, and a large p does not mean that
+  there is none.
+- **by construction**: in both engines the job needs the minimum time of its busiest link, within
+  {LIMIT:.0%}, so any model with the right paths and rates agrees. All other jobs are predictions.
+- **halves**: nothing is fitted to these labs. To fit a parameter, use the labs of half A and test
+  it on half B; the hash of a lab's name determines its half."""
 
 FINDINGS = """\
 - **Links** agree to the packet, contended or not, because both follow the same addresses, ports,
   queue-pair numbers and hash.
 - **Contended links** are where a fluid differs from queues, in either direction. Each rank of an
-  AlltoAll goes through rounds, one after the other. A fluid divides a link anew as soon as a flow
-  begins; a queue serves packets in the order of arrival. So different ranks get ahead, different
-  rounds meet on a link, and the link is idle for a different time between them. The course depends
-  on the microsecond in which a rank wakes: runs of the lab differ, and so do seeds of the engine.
+  AlltoAll goes through rounds, one after the other. A fluid redistributes a link's rate as soon as
+  a flow begins; a queue serves packets in the order of arrival. So other ranks are ahead, other
+  rounds meet on a link, and the link is idle for other periods. The result depends on the
+  microsecond in which a rank wakes, so runs of the lab differ, and so do seeds of the engine.
 - **What this does not show**: the lab is rocelab's own sender over kernel queues, at a dilation
-  that this machine carries. That two parts of rocelab agree does not make either of them a NIC or a
-  switch."""
+  that this machine can keep up with. Agreement of two parts of rocelab does not make either of them
+  a NIC or a switch."""
 
 
 HALVES = "AB"

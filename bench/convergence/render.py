@@ -28,14 +28,14 @@ PAGE, RELEASES_PAGE = "convergence-table.md", "frr-releases.md"
 
 READING = """\
 A row is one fault class at one place of one fabric. Each of its n failures is injected into the
-same running lab when every FIB is complete, and undone when every FIB has reacted to it and the
-Sustained Convergence Validation Time has passed. **Convergence** is Full Convergence Time (RFC 6412
-section 3.6.1): from the failure until packets of the last flow that lost some arrive again; 0 if no
-packet was lost. p95 is the smallest time that 95 % of the failures do not exceed (nearest rank).
-**Lost** counts packets of all flows, **touched** the flows that lost any. In every row the same
-number of flows cross what fails, chosen by predicting their paths, half in each direction of a
-link, so that fan-outs compare: a convergence time is that of the worst flow.
-`fan-out` is the number of equal links from which the switch next to the failure chooses."""
+same running lab once every FIB is complete, and undone once every FIB has reacted and the Sustained
+Convergence Validation Time has passed. **Convergence** is Full Convergence Time (RFC 6412 section
+3.6.1): from the failure until packets of the last flow that lost some arrive again; 0 if no packet
+was lost. p95 is the time that 95 % of the failures do not exceed (nearest rank). **Lost** counts
+packets of all flows, **touched** the flows that lost packets. In every row the same number of flows
+cross the failing part, selected by predicted path, half in each direction of a link, so that rows
+with different fan-outs are comparable: a convergence time is that of the worst flow. `fan-out` is
+the number of equal links of the switch next to the failure."""
 
 FIGURES = (
     "| n | convergence: median | p95 | max | lost: median | max | touched: median | max | of |"
@@ -46,18 +46,18 @@ STAGES_RULE = "|--:|---" + "|--:" * 5 + "|"
 """Column heads of several tables."""
 
 LIMITS = """\
-- All switches are namespaces of one kernel on the CPUs named above: FRR's daemons compete for them,
-  and a large fan-out also means more daemons. Real switches have a CPU each.
-- Links are veth pairs: both ends lose carrier in the same instant. An optic takes milliseconds to
-  report it, and may wait on purpose (debounce).
+- All switches are namespaces of one kernel on the CPUs named above. FRR's daemons compete for them,
+  and a larger fan-out means more daemons. Each real switch has its own CPU.
+- Links are veth pairs: both ends lose carrier in the same instant. An optic needs milliseconds to
+  report it, and may delay the report on purpose (debounce).
 - Real switches program an ASIC after the kernel, which can take longer than everything measured
   here. Here the kernel's table is the forwarding table.
-- Tables are small: a prefix per rack or NIC. Time that grows with the number of prefixes does not
-  show.
-- A silent failure loses every packet in both directions. Loss in one direction, or of a part of the
-  packets, is another fault.
-- BFD at 50 ms is measured on fabrics with few sessions: with 48 of them at that pace bfdd leaves
-  two CPUs too little for traffic."""
+- Tables are small: a prefix per rack or NIC. Effects that grow with the number of prefixes are not
+  visible.
+- A silent failure loses every packet in both directions. Loss in one direction, or of some packets,
+  is a different fault.
+- BFD at 50 ms is measured on fabrics with few sessions: with 48 of them at that interval bfdd
+  leaves too little of two CPUs for traffic."""
 
 
 def pages(table: ConvergenceTable, missing: Sequence[str]) -> dict[str, str]:
@@ -140,8 +140,8 @@ def _class_section(
     if fault.theory_ns is not None:
         earliest, latest = map(format_duration, fault.theory_ns)
         lines += [
-            f"By protocol a session notices {earliest} to {latest} after the failure; each end "
-            "notices by itself, and routing follows.",
+            f"By protocol a session detects the failure after {earliest} to {latest}; each end "
+            "detects it independently, and routing follows.",
             "",
         ]
     return [*lines, f"| fabric | what fails | fan-out {FIGURES}", f"|---|---|--:{RULE}", *rows, ""]
@@ -166,11 +166,10 @@ def _releases(cells: Sequence[CellResult]) -> list[str]:
             if row := _stage_row(f"{fault.title} {place}| {release}", cell.traced):
                 stage_rows.append(row)
     lines = [
-        "A row is a cell under one release of FRR, measured again for this comparison: the next "
-        "release was measured right after it, on the same machine. "
-        "`make convergence-table FRR=PREFIX` measures this machine's FRR and the one in the "
-        f"folder PREFIX ([setup.md](setup.md#another-frr)). [The table]({PAGE}) explains the "
-        "columns.",
+        "A row is a cell with one release of FRR, measured again for this comparison: the other "
+        "release was measured right after it, on the same machine. `make convergence-table "
+        "FRR=PREFIX` measures this machine's FRR and the one in the folder PREFIX "
+        f"([setup.md](setup.md#another-frr)). [The table]({PAGE}) explains the columns.",
         "",
         *_machine(cells),
         "",
@@ -228,9 +227,9 @@ def _stages_section(by_name: Mapping[str, CellResult]) -> list[str]:
     return [
         "## Where the time went",
         "",
-        "Further failures of every row, for which FRR traced each step. Tracing takes time of its "
-        "own, so they are in no table above. For each, the switch whose FIB changed last before "
-        "the last flow recovered; times after the failure, medians over a class.",
+        "Additional failures of every row, with FRR tracing each step. Tracing costs time, so "
+        "they are in no table above. Each counts the switch whose FIB changed last before the "
+        "last flow recovered; times are after the failure, medians over a class.",
         "",
         f"| fault {STAGES}",
         f"|---{STAGES_RULE}",
@@ -301,9 +300,9 @@ def _job_section(job: LinkFailureTest | None) -> list[str]:
         "## What a failed link costs a job",
         "",
         "The link-failure test of draft-calabria-bmwg-ai-fabric-training-bench, as the drill "
-        f"`{job.drill}` has it: an AllReduce runs, both links between a rack and a spine fail for "
-        "good, and the iteration under way is compared with those before it. Within p99: it took "
-        "no longer than their 99th percentile, which of so few is the slowest.",
+        f"`{job.drill}` has it: an AllReduce runs, both links between a rack and a spine fail "
+        "permanently, and the current iteration is compared with the earlier ones. Within p99: it "
+        "was not longer than their 99th percentile, which is the slowest of so few.",
         "",
         "| jobs | steady iteration, median | JCT overhead of the failed one: median | p95 | max "
         "| within p99 | packets sent again: median | max |",
@@ -312,10 +311,10 @@ def _job_section(job: LinkFailureTest | None) -> list[str]:
         f"| {p95:.1%} | {max(overheads):.1%} | {within} of {len(overheads)} "
         f"| {statistics.median(job.retransmitted):.0f} | {max(job.retransmitted)} |",
         "",
-        f"Times are the lab's, {job.dilation:,.0f} times slower than the network that is modelled; "
-        "BGP is not slowed down, so an outage of 100 ms is "
-        f"{format_duration(1e8 / job.dilation)} of the model: this is what a fabric would pay that "
-        f"converges so fast. {job.rejected} further jobs were not valid.",
+        f"Times are in the lab's clock, {job.dilation:,.0f} times slower than the network that is "
+        "modelled; BGP is not slowed down, so an outage of 100 ms is "
+        f"{format_duration(1e8 / job.dilation)} of the model: this is the cost in a fabric that "
+        f"converges as fast. {job.rejected} further jobs were not valid.",
         "",
     ]
 

@@ -228,28 +228,30 @@ def hpn(validation: Validation) -> list[str]:
         "![planes](validation-hpn.svg)",
         "",
         "- With one plane the aggregation switch chooses a NIC's port, and a ring waits for the "
-        "NIC with the worst choice. The fewer connections, the worse. We do not know how many the "
-        'published runs had ("tens to hundreds" per GPU); with 16 to 64 the published gain is '
+        "NIC with the worst choice. Fewer connections make it worse. The published runs had an "
+        'unknown number ("tens to hundreds" per GPU); with 16 to 64 the published gain is '
         "possible. With 2 queue pairs on 256 GPUs three flows of 200G meet on an uplink of 400G, "
         "which slows both fabrics.",
-        "- The inequality of a NIC's two ports depends on the number of queue pairs alone: a fair "
-        "coin deals 4 as 3 and 1. In this pod it hardly matters whether all switches hash alike: "
-        "the aggregation switch decides between two by the top bit of a hash of which the ToR has "
-        "used all, but a rack's flows use all of its uplinks and so both halves. The published "
-        "Clos hashes a third time above; this page does not show polarization there.",
-        "- Queues (267 KB against 3 KB, and -91.8 % with two planes) are not in a fluid.",
+        "- The imbalance of a NIC's two ports depends only on the number of queue pairs: a fair "
+        "coin divides 4 into 3 and 1. In this pod it hardly matters whether all switches use the "
+        "same hash: the aggregation switch chooses between two ports by the top bit of a hash "
+        "that the ToR has already used, but a rack's flows use all uplinks and so both halves. "
+        "The published Clos hashes a third time in the tier above; this page does not show "
+        "polarization there.",
+        "- A fluid has no queues, so it cannot show the published ones (267 KB against 3 KB, and "
+        "-91.8 % with two planes).",
         f"- Queue pairs give up after {waits}: NCCL's timeout of 2^20 x 4.096 us eight times as "
         "written, and at the four times that hardware may take. The published boundary, between "
         "one and two minutes, lies between the two. `rocelab whatif` covers what happens after "
         "that (a restart from the last checkpoint).",
-        "- A NIC without one of its two ports halves the ring through it. Its cost to an "
-        "iteration is the part of it that waits for gradients: "
+        "- A NIC that lost one of its two ports halves the rate of its ring. The cost to an "
+        "iteration depends on the part that waits for gradients: "
         + ", ".join(
             f"{validation.median(f'dual-tor/{overlap}'):.1%} with {overlap} overlapped"
             for overlap in OVERLAPS
         )
-        + ". The published 6.25 % is also 1/16 of the host's ports; we do not know how the "
-        "published job was divided and overlapped: ours is TP8 DP32, four micro-batches of four "
+        + ". The published 6.25 % is also 1/16 of the host's ports; the division and overlap of "
+        "the published job are unknown: ours is TP8 DP32, four micro-batches of four "
         "sequences, GPUs of 200 TFLOPS.",
         "",
         "| a single-ToR NIC's link down for | "
@@ -272,12 +274,12 @@ def volumes(validation: Validation) -> list[str]:
         "",
         *table(VOLUME_ROWS, validation),
         "- PP: 6 MB is what one of 8 tensor parallel GPUs sends; undivided it is "
-        f"{size(validation.median('volume/gpt3/pp whole'))}. The paper does not say which of "
-        "the two it counts.",
-        "- TP: the paper does not say what it sums. A stage's layers with one AllReduce each "
-        "come nearest; all four of a layer are four times that. TP stays within a server here.",
-        "- Llama 3 publishes its shape and division (its table 4), not its volumes: those rows are "
-        "ours alone, for comparison with measurements.",
+        f"{size(validation.median('volume/gpt3/pp whole'))}. The paper does not state which of the "
+        "two it counts.",
+        "- TP: the paper does not define the sum. One AllReduce for each layer of a stage is "
+        "nearest; all four per layer are four times as much. TP stays within a server here.",
+        "- The Llama 3 paper has the model's shape and division (table 4), but no volumes: those "
+        "rows are rocelab's only, for comparison with measurements.",
         "",
     ]
 
@@ -314,11 +316,11 @@ def fluid(validation: Validation) -> list[str]:
         *lines,
         "",
         "Headers (82 bytes a packet with preamble, FCS and gap, 4 KB of payload) and 1 us a hop "
-        f"are counted; for large transfers that is {large:+.1%}. Queues that build up and drain, "
-        "congestion control on its way to a fair rate, losses and go-back-N are left out. The "
-        "rest of the published 17 % is theirs together, and a large permutation of ours ends that "
-        "much too early. We do not know the transfer size of the published figure; for small ones "
-        "latency alone is more. Ratios between schemes on the same jobs, which this page "
-        "compares, are less affected: both sides have queues.",
+        f"are counted; for large transfers that is {large:+.1%}. Queues, congestion control that "
+        "approaches a fair rate, losses and go-back-N are not included. Together they account for "
+        "the rest of the published 17 %, so a large simulated permutation ends too early by that "
+        "much. The transfer size of the published figure is unknown; for small transfers latency "
+        "alone is more. Ratios between schemes on the same jobs, which this page compares, are "
+        "less affected: both sides have queues.",
         "",
     ]

@@ -16,42 +16,42 @@ DATA = "validation.json"
 PAGE, HOSTS_PAGE = "validation.md", "validation-hosts.md"
 
 KIND = """\
-Each row compares a published figure with rocelab's. Ours is a flow-level simulation: rates are
-max-min fair at every moment, and paths are those of real hash functions. Published figures come
+Each row compares a published figure with rocelab's, which is from a flow-level simulation: rates
+are max-min fair at every moment, and real hash functions choose the paths. Published figures come
 from production, from test clusters and from other simulators.
 
 The kinds of comparison:
 
-- Settings that are not published (placements, queue pairs, uplink ratio, hosts) are ours, and named
-  in the row. The table at the end of a section shows how the figure depends on them. Nothing was
-  tuned to a figure.
-- *One of several choices* means that the publication leaves the setting open, and that the others
-  that were measured here (queue pairs, uplink ratio, placement, mean or worst job, engine, overlap,
-  transfer size) do not all compare alike. That one of them agrees shows that the figure is
-  possible, not that this was the setting; that one differs shows as little.
-- **Second-hand** figures are of papers that we know from write-ups, not from the paper: Gangidi et
-  al., "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM 2024. First-hand are
-  Qian et al., "Alibaba HPN", SIGCOMM 2024, and Dubey et al., "The Llama 3 Herd of Models", 2024.
+- We chose unpublished settings (placements, queue pairs, uplink ratio, hosts) ourselves; the row
+  names them. The table at the end of a section shows how the figure depends on them. No setting was
+  tuned to match a figure.
+- *One of several choices* means that the publication leaves the setting open, and that the measured
+  alternatives (queue pairs, uplink ratio, placement, mean or worst job, engine, overlap, transfer
+  size) give different verdicts. If one of them agrees, the figure is possible, but that setting was
+  not necessarily used; if one differs, this proves as little.
+- **Second-hand** figures come from write-ups of a paper, not from the paper itself: Gangidi et al.,
+  "RDMA over Ethernet for Distributed AI Training at Meta Scale", SIGCOMM 2024. First-hand are Qian
+  et al., "Alibaba HPN", SIGCOMM 2024, and Dubey et al., "The Llama 3 Herd of Models", 2024.
 - *Compared* follows from the numbers: *agrees* means that our median is within the published range
   (a tenth either way of a single figure; a quarter if it is an extreme, or read off a plot).
 - *By construction* means that the result follows from the input: statistics of a fair die, theorems
-  about an optimal placement, a rate that was set, arithmetic of timeouts, formulas. Agreement shows
-  that we count right.
-- The others are *predicted*: they could have failed, and compare alike in every setting that was
-  measured.
+  about an optimal placement, a configured rate, arithmetic of timeouts, formulas. Agreement shows
+  that the calculation is right.
+- All others are *predicted*: they could have failed, and the verdict is the same in every measured
+  setting.
 
-This does not show that absolute times are right. Queues, congestion control on its way to a fair
-rate, losses and hosts are not in a fluid; agreement on a ratio shows that hashing, placement and
-capacity suffice for it, not that they are the cause: nothing here tests that. Where ours is higher,
-hosts and queues usually take part of the time that links take here."""
+This does not show that absolute times are right. A fluid has no queues, no congestion control that
+approaches a fair rate, no losses and no hosts. Agreement on a ratio shows that hashing, placement
+and capacity are sufficient to explain it, not that they are the cause. If rocelab's figure is
+higher, hosts and queues usually account for part of the time that links need here."""
 
 SETTING = """\
 Zones: racks of two servers of 8 GPUs, 16 NICs under a leaf, 64 racks unless stated otherwise. A
 ring goes from NIC i of a server to NIC i of the next. Jobs have 16 to 256 GPUs, the logarithm of
 their number uniform; up to 32 GPUs half of them do an AlltoAll. *First fit after churn*: the jobs
-that run after 300 have started and ended, each on the first free servers. *Scattered*: random
-servers. All begin at once and send a quarter of a gigabyte per NIC; roofline is the busiest NIC's
-time."""
+that run after 300 jobs have started and ended, each on the first free servers. *Scattered*: random
+servers. All begin at once and send a quarter of a gigabyte per NIC; the roofline is the time of the
+busiest NIC."""
 
 
 def _tally(kind: Kind, rows: Sequence[Row], validation: Validation) -> str:

@@ -43,10 +43,10 @@ def hashing(validation: Validation) -> list[str]:
     return [
         *lines,
         "",
-        "Linux's SipHash and both CRCs spread random headers like a fair die, so the figure is "
-        "that of the die, not of the hash. With one source port for all queue pairs of a NIC pair "
-        "ECMP sees 64 flows instead of 1,024; adding the queue pair to the hash restores them. "
-        "The published table of low-entropy cases was not available: only its direction is "
+        "Linux's SipHash and both CRCs spread random headers like a fair die, so the figure is a "
+        "property of the die, not of the hash. With one source port for all queue pairs of a NIC "
+        "pair ECMP sees 64 flows instead of 1,024; hashing the queue pair as well restores them. "
+        "The published table of low-entropy cases was not available, so only its direction is "
         "compared.",
         "",
     ]
@@ -83,17 +83,18 @@ def queue_pairs(validation: Validation) -> list[str]:
         "",
         "![queue pairs](validation-queue-pairs.svg)",
         "",
-        "- We do not know the uplink ratio of the published simulation, and it decides: the "
+        "- The uplink ratio of the published simulation is unknown, and it is decisive: the "
         "published mean is near our 1:2, the published worst cases are below our 1:1. Our single "
-        "zone does not give both at once. Published placements were of a whole production fleet, "
-        "where one bad rack makes the worst case; ours come from one rule.",
+        "zone does not reproduce both at once. Published placements came from a whole production "
+        "fleet, where one bad rack determines the worst case; ours follow one rule.",
         "- A larger zone has more racks, so its worst rack and its worst job are worse: see the "
         "rows of 256 racks.",
-        "- Against ECMP without queue pair scaling: " + "; ".join(gains) + ". Ours is higher than "
-        "published because links are the only limit of a fluid: a ring waits for its slowest "
-        "flow, and nothing else (hosts, start-up) takes part of the time. It decreases with every "
-        "further ring of a GPU: about 4 queue pairs per GPU were counted in use, and ECMP sees "
-        "them as separate flows.",
+        "- Against ECMP without queue pair scaling: "
+        + "; ".join(gains)
+        + ". Our gain is higher than the published one because links are the only limit in a "
+        "fluid: a ring waits for its slowest flow, and nothing else (hosts, start-up) needs time. "
+        "It decreases with every additional ring per GPU: about 4 queue pairs per GPU were "
+        "observed in use, and ECMP sees them as separate flows.",
         "- One AlltoAll of 128 GPUs alone has 120 flows per NIC with a single queue pair each and "
         f"takes {validation.median('alltoall/1:1') - 1:+.0%} at 1:1: this is why ranking jobs "
         "need fewer.",
@@ -145,19 +146,19 @@ def engineering(validation: Validation) -> list[str]:
         "",
         "![failures](validation-te.svg)",
         "",
-        "- TE reaches the roofline where capacity suffices, as published, with one condition: at "
-        "1:1 with whole flows of the NIC's rate the engine must move flows that it has placed. "
-        "Clos (1953): 16 inputs need 2 x 16 - 1 = 31 middle switches for a greedy choice never to "
-        "block, 16 if flows may be rearranged. CSPF is greedy; at 1:2 it has 32.",
-        "- If failures leave less than 1:1, TE falls to E-ECMP's level and below it, as "
-        "published: see 1:1 scattered. A whole flow cannot be divided, so one flow more than "
-        "links means half the rate, and a ring waits for it; queue pairs average that away. "
-        "Before its next round (30 s at Meta) TE is slower even where capacity suffices: a flow "
-        "that lost its entry is hashed as an elephant onto links that entries already fill.",
-        "- Jobs placed in order need less than 1:1: a ring leaves a rack once for every two "
-        "servers in it, so only racks shared by two jobs are full, and the cost of failures "
-        "depends on whether they hit those.",
-        "- TE that can place each of 4 queue pairs separately divides better than published "
+        "- TE reaches the roofline if capacity suffices, as published, with one condition: at "
+        "1:1, with whole flows at the NIC's rate, the engine must move flows that it has already "
+        "placed. Clos (1953): 16 inputs need 2 x 16 - 1 = 31 middle switches for a greedy choice "
+        "never to block, 16 if flows may be rearranged. CSPF is greedy; at 1:2 it has 32.",
+        "- If failures leave less than 1:1, TE falls to E-ECMP's level and below, as published: "
+        "see 1:1 scattered. A whole flow cannot be divided, so one flow more than links means "
+        "half the rate, and a ring waits for it; several queue pairs average this out. Before its "
+        "next round (30 s at Meta) TE is slower even if capacity suffices: a flow without an "
+        "entry is hashed, with its full rate, onto links that entries already fill.",
+        "- Jobs placed in order need less than 1:1: a ring leaves a rack once per two servers, so "
+        "only racks shared by two jobs are full, and the cost of failures depends on whether they "
+        "hit such racks.",
+        "- TE that places each of 4 queue pairs separately balances better than the published "
         "entries could, since these are keyed by source port and destination prefix.",
         "",
         "### How evenly uplinks are used",
@@ -167,14 +168,14 @@ def engineering(validation: Validation) -> list[str]:
         "|---|--:|---|--:|",
         *_utilisation(validation),
         "",
-        "One AllReduce of 128 servers of 8 GPUs in which every hop leaves the rack; use is the "
-        "bytes until the end over what the link could have carried. In the published test "
-        "something other than links limited TE to 80 %. A fluid has no such limit, so the NICs "
-        "were limited to it here. The gain then depends on the number of flows of E-ECMP, which "
-        "we do not know for the published test. With few flows ours is larger, since one ring "
-        f"waits for the worst of 2 x 1,024 links. In {missed} of {len(even)} seeds our TE did not "
-        "find the placement that fills all links equally, though there is one at 1:1 (König "
-        "1916): its repair gave up with some links twice as full as the rest.",
+        "One AllReduce of 128 servers with 8 GPUs in which every hop leaves the rack; use is the "
+        "transferred bytes over the link's capacity until the end. In the published test "
+        "something other than links limited TE to 80 %. A fluid has no such limit, so NICs were "
+        "limited to 80 % here. The gain then depends on E-ECMP's number of flows, which is "
+        "unknown for the published test. With few flows our gain is larger, since one ring waits "
+        f"for the worst of 2 x 1,024 links. In {missed} of {len(even)} seeds our TE did not find "
+        "the placement that fills all links equally, though there is one at 1:1 (König 1916): its "
+        "repair gave up with some links twice as full as the rest.",
         "",
     ]
 
@@ -224,16 +225,16 @@ def history(validation: Validation) -> list[str]:
         "",
         "![phases](validation-history.svg)",
         "",
-        "The order is the published one; the scatter of phase 1 is not. In a fluid a pinned job "
+        "The order is as published; the scatter of phase 1 is not. In a fluid a pinned job "
         "reaches its roofline or half of it, depending on whether rings meet on an uplink; real "
-        "jobs also vary with their hosts. We do not know how phase 2 doubled its uplinks, and "
-        "whether it still pinned: pinned flows of 200G on uplinks of 400G never wait, with E-ECMP "
-        "and 4 QPs there is a cloud, and TE tightens it as published. Phase 4 needs the engine "
-        "that rearranges flows: the greedy one (last row) halves most scattered jobs. With two "
-        "uplinks failed in a quarter of the racks, which leaves 1:1 there, "
+        "jobs also vary with their hosts. It is unknown how phase 2 doubled its uplinks, and "
+        "whether it still used pinning: pinned flows of 200G on uplinks of 400G never wait, "
+        "results with E-ECMP and 4 QPs are scattered, and TE narrows them as published. Phase 4 "
+        "needs the engine that rearranges flows: the greedy one (last row) halves most scattered "
+        "jobs. With two failed uplinks in a quarter of the racks, which leaves 1:1 there, "
         f"{_hurt(validation, 'churn'):.0%} of the jobs (scattered: "
-        f"{_hurt(validation, 'scatter'):.0%}) get less than their roofline: they share racks in "
-        "which the repair found no placement of whole flows.",
+        f"{_hurt(validation, 'scatter'):.0%}) stay below their roofline: they share racks in which "
+        "the repair found no placement of whole flows.",
         "",
         "### Path pinning",
         "",
@@ -241,8 +242,8 @@ def history(validation: Validation) -> list[str]:
         f"Worst jobs: fragments {validation.median('pin/churn/worst'):.0%} after churn, "
         f"{validation.median('pin/scatter/worst'):.0%} where scattered; "
         f"{validation.median('pin/failed/worst'):.0%} with failures. Two rings that meet on an "
-        "uplink halve each other, and at 1:1 a job loses nothing or a half. The write-ups do not "
-        "say what the published 30 % is a share of, and of which jobs.",
+        "uplink halve each other's rate, so at 1:1 a job loses nothing or a half. The write-ups "
+        "do not define the published 30 %, nor name the jobs.",
         "",
     ]
 

@@ -351,7 +351,7 @@ def test_the_page_has_a_row_per_cell_with_its_percentiles_and_losses() -> None:
 
 def test_the_page_says_when_a_timer_must_notice_beside_the_measurement() -> None:
     text = page(table(measured("bfd-50.clos-4", [160.0])), [])
-    assert "a session notices 100 ms to 150 ms after the failure" in text
+    assert "a session detects the failure after 100 ms to 150 ms" in text
     assert "None: every failure counts" in text
 
 
