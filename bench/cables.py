@@ -19,7 +19,7 @@ import numpy as np
 from rocelab import Lab, RunningLab
 from rocelab.dataplane.impairments import lineprocess
 from rocelab.dataplane.impairments.program import CABLES
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.linux import pidfile
 from rocelab.planning.delays import lab_delay_ns
 from rocelab.traffic.session import TrafficSession
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _measured(lab: RunningLab, rate_pps: int) -> str:
-    flow = Flow(0, "srv1-1", 1, "srv2-1", 1, 50000, 17, rate_pps, PAYLOAD_BYTES)
+    flow = ProbeStream(0, "srv1-1", 1, "srv2-1", 1, 50000, 17, rate_pps, PAYLOAD_BYTES)
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, [flow]) as session:
         session.start()
         began_s, began_cpu_s = time.monotonic(), _cpu_s(lab)

@@ -18,10 +18,10 @@ from rocelab import HashPolicy, multipath_hashes
 from rocelab.labfile.model import HashField
 from rocelab.routes.asic import Crc, crc_hashes
 from rocelab.routes.bulk import by_threshold
-from rocelab.routes.flows import Flows, Indices, Words
+from rocelab.routes.flows import HeaderColumns, Indices, Words
 from rocelab.routes.multipath import HASH_BITS, upper_bounds
 
-HashFunction = Callable[[Flows, int], Words]
+HashFunction = Callable[[HeaderColumns, int], Words]
 """Hashes of flows under a seed."""
 
 
@@ -40,7 +40,7 @@ class ChoiceModel:
     hash_bits: int
     cut: Cut
 
-    def choose(self, flows: Flows, seed: int, weights: Sequence[int]) -> Indices:
+    def choose(self, flows: HeaderColumns, seed: int, weights: Sequence[int]) -> Indices:
         """The index of the next hop that each flow takes in a group with these weights.
 
         Modulo counts a next hop as often as its weight, as in the tables of ASICs.

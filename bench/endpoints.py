@@ -39,7 +39,7 @@ from bench.throughput import (
 )
 from rocelab import Lab, LabSpec, RunningLab, plan
 from rocelab.base.interruption import ending
-from rocelab.jobs.flow import FIRST_QP, Flow
+from rocelab.jobs.flow import FIRST_QP, ProbeStream
 from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.observe.environment import read_environment
 from rocelab.traffic.session import TrafficSession
@@ -113,10 +113,10 @@ def _measure_all(lab: RunningLab, condition: Condition) -> list[Measured]:
     return taken
 
 
-def paced_flows() -> list[Flow]:
+def paced_flows() -> list[ProbeStream]:
     """Flows from one agent, each with its own source port and queue pair."""
     return [
-        Flow(
+        ProbeStream(
             id=index,
             source=SOURCE,
             source_nic=1,

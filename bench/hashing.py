@@ -19,7 +19,7 @@ from rich.table import Table
 from bench.choices import ChoiceModel, Cut, crc_model, kernel_model
 from rocelab import HashPolicy, columns_v4, multipath_hashes
 from rocelab.routes.asic import Crc
-from rocelab.routes.flows import Flows
+from rocelab.routes.flows import HeaderColumns
 from rocelab.routes.multipath import Flow5, multipath_hash, select
 
 FLOWS = 200_000
@@ -38,7 +38,7 @@ class SecondTier:
     mmr: float
 
 
-def random_flows(count: int) -> Flows:
+def random_flows(count: int) -> HeaderColumns:
     """RoCEv2 flows between random addresses of 198.18.0.0/15."""
     generator = np.random.default_rng(_RNG)
     source, destination = 0xC612_0000 + generator.integers(0, 1 << 17, (2, count))

@@ -13,8 +13,8 @@ from rocelab.base.documents import to_json
 from rocelab.sim.events.reaction import (
     SCHEMA_VERSION,
     TABLE_FILE,
+    ReactionRow,
     ReactionTable,
-    Row,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -34,11 +34,11 @@ def reaction_table(measured: ConvergenceTable) -> ReactionTable:
     )
 
 
-def _row(cell: Cell, result: CellResult) -> Row | None:
+def _row(cell: Cell, result: CellResult) -> ReactionRow | None:
     summary = summarise([failure.failure for failure in result.failures])
     if summary.median_ns is None or summary.p95_ns is None or summary.unrestored:
         return None
-    return Row(
+    return ReactionRow(
         name=result.name,
         title=cell.fault.title,
         breakage=cell.fault.breakage,

@@ -19,7 +19,7 @@ from rocelab import Fabric
 from rocelab.linux.fibtable import Fib
 from rocelab.planning.fabric import Link, Prefix
 from rocelab.planning.routes import expected_routes
-from rocelab.sim.events.reaction import Place
+from rocelab.sim.events.reaction import ReactionPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Aftermath:
 
 def aftermath(cell: Cell, fabric: Fabric, link: Link) -> Aftermath:
     """The aftermath of the cell's fault at `link`, or at its upper end if a whole switch fails."""
-    gone = {link.b.node} if cell.site.place is Place.SPINE else set()
+    gone = {link.b.node} if cell.site.place is ReactionPlace.SPINE else set()
     failed = {link.name for node in gone for link in fabric.links_of[node]} | {link.name}
     prefixes = tuple(_left(fabric, prefix, link) for prefix in fabric.prefixes)
     after = replace(

@@ -27,7 +27,7 @@ from rocelab.faults.selectors import LinkSelector
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import RoutingSpec
 from rocelab.planning.fabric import Link
-from rocelab.sim.events.reaction import Breakage, Place
+from rocelab.sim.events.reaction import Breakage, ReactionPlace
 
 LAB_NAME = "convergence-table"
 
@@ -82,7 +82,7 @@ class Site:
 
     key: str
     fabric_title: str
-    place: Place
+    place: ReactionPlace
     place_title: str
     fan_out: int
     fabric: FabricSpec
@@ -123,28 +123,32 @@ _FAN_OUTS = (2, 4, 8, 16)
 
 UPLINKS = {
     fan_out: Site(
-        f"clos-{fan_out}", _TWO, Place.RACK, "RTSW-CTSW link", fan_out, _clos(fan_out),
+        f"clos-{fan_out}", _TWO, ReactionPlace.RACK, "RTSW-CTSW link", fan_out, _clos(fan_out),
         Role.RTSW, Role.CTSW,
     )
     for fan_out in _FAN_OUTS
 }  # fmt: skip
 SPINES = {
     fan_out: Site(
-        f"clos-{fan_out}-spine", _TWO, Place.SPINE, "CTSW", fan_out, _clos(fan_out),
+        f"clos-{fan_out}-spine", _TWO, ReactionPlace.SPINE, "CTSW", fan_out, _clos(fan_out),
         Role.RTSW, Role.CTSW,
     )
     for fan_out in _FAN_OUTS
 }  # fmt: skip
 ZONES_RACK = Site(
-    "zones-4-rack", _THREE, Place.RACK, "RTSW-CTSW link", 4, _ZONES, Role.RTSW, Role.CTSW
+    "zones-4-rack", _THREE, ReactionPlace.RACK, "RTSW-CTSW link", 4, _ZONES, Role.RTSW, Role.CTSW
 )
 ZONES_TRUNK = Site(
-    "zones-4-trunk", _THREE, Place.TRUNK, "CTSW-ATSW link", 4, _ZONES, Role.CTSW, Role.ATSW
+    "zones-4-trunk", _THREE, ReactionPlace.TRUNK, "CTSW-ATSW link", 4, _ZONES, Role.CTSW, Role.ATSW
 )
-ZONES_SPINE = Site("zones-4-spine", _THREE, Place.SPINE, "CTSW", 4, _ZONES, Role.RTSW, Role.CTSW)
-HPN_NIC = Site("hpn-4-nic", _DUAL, Place.NIC, "NIC-ToR link", 2, _HPN, Role.SERVER, Role.TOR)
-HPN_TOR = Site("hpn-4-tor", _DUAL, Place.RACK, "ToR-Agg link", 4, _HPN, Role.TOR, Role.AGG)
-HPN_AGG = Site("hpn-4-agg", _DUAL, Place.SPINE, "Agg", 4, _HPN, Role.TOR, Role.AGG)
+ZONES_SPINE = Site(
+    "zones-4-spine", _THREE, ReactionPlace.SPINE, "CTSW", 4, _ZONES, Role.RTSW, Role.CTSW
+)
+HPN_NIC = Site(
+    "hpn-4-nic", _DUAL, ReactionPlace.NIC, "NIC-ToR link", 2, _HPN, Role.SERVER, Role.TOR
+)
+HPN_TOR = Site("hpn-4-tor", _DUAL, ReactionPlace.RACK, "ToR-Agg link", 4, _HPN, Role.TOR, Role.AGG)
+HPN_AGG = Site("hpn-4-agg", _DUAL, ReactionPlace.SPINE, "Agg", 4, _HPN, Role.TOR, Role.AGG)
 
 ABOVE = (*UPLINKS.values(), ZONES_RACK, ZONES_TRUNK, HPN_TOR)
 """Sites with a BGP session: at a NIC's link no protocol detects a silent failure."""
@@ -260,7 +264,7 @@ def fault_spec(cell: Cell, fabric: Fabric, link: Link) -> SingleFaultSpec:
             return DrainSpec(kind="drain", switch=switch)
         case Breakage.SILENT:
             return BlackholeSpec(kind="blackhole", link=selector)
-        case Breakage.CABLE | Breakage.FLAP if cell.site.place is Place.NIC:
+        case Breakage.CABLE | Breakage.FLAP if cell.site.place is ReactionPlace.NIC:
             nic, port = _nic_port(fabric, link)
             return NicPortDownSpec(kind="nic-port-down", server=link.a.node, nic=nic, port=port)
         case Breakage.CABLE | Breakage.FLAP:

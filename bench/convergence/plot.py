@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bench.convergence.document import CellResult, ConvergenceTable
 from bench.convergence.plan import PLAN, Cell, FaultClass, Site
 from rocelab.report.plots import GRID, INK, MS, MUTED, PLANS, figure_of, styled, svg
-from rocelab.sim.events.reaction import Place
+from rocelab.sim.events.reaction import ReactionPlace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,10 +21,10 @@ LEAST_MS = 0.5
 """The position of a failure without loss: times below a packet interval are unknown."""
 
 COLOURS = {
-    Place.RACK: PLANS[0],
-    Place.TRUNK: PLANS[1],
-    Place.NIC: PLANS[2],
-    Place.SPINE: PLANS[3],
+    ReactionPlace.RACK: PLANS[0],
+    ReactionPlace.TRUNK: PLANS[1],
+    ReactionPlace.NIC: PLANS[2],
+    ReactionPlace.SPINE: PLANS[3],
 }
 
 

@@ -14,12 +14,12 @@ from functools import cache, partial
 
 from bench.convergence.plan import Cell
 from rocelab import Fabric, InputError
-from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.flow import ProbeStream, permutation
 from rocelab.jobs.placement import find_nic
 from rocelab.linux.fibtable import Fib
 from rocelab.planning.fabric import Link
 from rocelab.routes.path import Path, walk
-from rocelab.sim.events.reaction import Place
+from rocelab.sim.events.reaction import ReactionPlace
 
 RATE_PPS = 1000
 PAYLOAD_BYTES = 256
@@ -35,7 +35,7 @@ SEED = 1
 class Probes:
     """The flows, and the nodes on each path; the first `crossing` of them cross the failure."""
 
-    flows: tuple[Flow, ...]
+    flows: tuple[ProbeStream, ...]
     paths: tuple[tuple[str, ...], ...]
     crossing: int
 
@@ -45,11 +45,11 @@ def choose_probes(cell: Cell, fabric: Fabric, fibs: Mapping[str, Fib], link: Lin
 
     Raises InputError if too few flows would cross it, or if paths cannot be predicted.
     """
-    over: list[tuple[Flow, Path]] = []
-    others: list[tuple[Flow, Path]] = []
+    over: list[tuple[ProbeStream, Path]] = []
+    others: list[tuple[ProbeStream, Path]] = []
     ways = (
         {"through": 2 * EACH_WAY}
-        if cell.site.place is Place.SPINE
+        if cell.site.place is ReactionPlace.SPINE
         else {"up": EACH_WAY, "down": EACH_WAY}
     )
     room = {"": OTHERS, **ways}
@@ -81,7 +81,7 @@ def choose_probes(cell: Cell, fabric: Fabric, fibs: Mapping[str, Fib], link: Lin
 
 def crossing(cell: Cell, path: Path, link: Link) -> str:
     """Which way a path crosses the failure: `up` or `down` a link, `through` a switch, or not."""
-    if cell.site.place is Place.SPINE:
+    if cell.site.place is ReactionPlace.SPINE:
         return "through" if link.b.node in path.nodes else ""
     hop = next((hop for hop in path.hops if hop.link.link == link), None)
     if hop is None:
@@ -89,7 +89,7 @@ def crossing(cell: Cell, path: Path, link: Link) -> str:
     return hop.link.direction.value
 
 
-def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: Flow) -> Path:
+def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: ProbeStream) -> Path:
     return walk(
         fabric,
         fibs.__getitem__,
@@ -100,6 +100,6 @@ def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: Flow) -> Path:
     )
 
 
-def names_of(flows: Sequence[Flow]) -> tuple[str, ...]:
+def names_of(flows: Sequence[ProbeStream]) -> tuple[str, ...]:
     """The flows' names in results (`rocelab.runs.probes`)."""
     return tuple(f"f{flow.id + 1}" for flow in flows)

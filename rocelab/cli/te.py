@@ -109,11 +109,11 @@ def _bound(lab: RunningLab) -> float:
     """The least maximum utilisation for the published demands, over the present tables."""
     from rocelab.dataplane.steering.controller import ControllerFiles
     from rocelab.routes.demand import read_demands
-    from rocelab.routes.network import Network
+    from rocelab.routes.network import FibNetwork
     from rocelab.routes.placing import lower_bound
 
     fabric = lab.fabric
     demands, _ = read_demands(fabric, ControllerFiles(lab.runtime.files).demands)
     fib_of = lab.read_fibs()
     fibs = {node.name: fib_of(node.name) for node in fabric.switches}
-    return lower_bound(Network(fabric, fibs), demands)
+    return lower_bound(FibNetwork(fabric, fibs), demands)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from rocelab.base.interruption import shielded, undone
 from rocelab.base.sysctls import HASH_SEED
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.jobs.placement import NicRef
 from rocelab.labfile.model import SeedPlan
 from rocelab.linux import namespaces
@@ -59,7 +59,7 @@ def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:
 
 
 def predict(
-    fabric: Fabric, fibs: Mapping[str, Fib], sent: Sequence[tuple[Flow, int]]
+    fabric: Fabric, fibs: Mapping[str, Fib], sent: Sequence[tuple[ProbeStream, int]]
 ) -> LinkLoads | None:
     """The prediction for flows with their numbers of packets, under the seeds of `fabric` and these
     tables.

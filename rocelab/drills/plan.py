@@ -16,7 +16,7 @@ from rocelab.drills.hashing import reseeded
 from rocelab.drills.spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.faults.base import Timed
 from rocelab.faults.schedule import expand
-from rocelab.jobs.flow import Flow, permutation, resolve_flow
+from rocelab.jobs.flow import ProbeStream, permutation, resolve_flow
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.labfile.catalog import find_lab, tree_of
 from rocelab.labfile.load import load_spec
@@ -47,7 +47,7 @@ class ProbePhase(_Phase):
     """A phase that sends probes."""
 
     traffic: TrafficSpec
-    flows: tuple[Flow, ...]
+    flows: tuple[ProbeStream, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
     return faults
 
 
-def _flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[Flow, ...]:
+def _flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[ProbeStream, ...]:
     flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
     for flow in flows:
         resolve_flow(fabric, flow)

@@ -21,7 +21,7 @@ FIRST_QP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class ProbeStream:
     """A constant-rate stream of probes from one NIC to another; NICs count from 1.
 
     It uses port `leaves_by` (from 0) of a NIC with two.
@@ -108,7 +108,7 @@ def resolve_endpoints(
     )
 
 
-def resolve_flow(fabric: Fabric, flow: Flow) -> Endpoints:
+def resolve_flow(fabric: Fabric, flow: ProbeStream) -> Endpoints:
     """A flow's addresses. Raises InputError if it does not fit the fabric or its MTU."""
     ends = resolve_endpoints(
         fabric,
@@ -129,7 +129,7 @@ def resolve_flow(fabric: Fabric, flow: Flow) -> Endpoints:
 
 def permutation(
     fabric: Fabric, flows: int, rate_pps: int, payload_bytes: int, seed: int
-) -> tuple[Flow, ...]:
+) -> tuple[ProbeStream, ...]:
     """`flows` flows, each to a server of another rack, from NIC *i* to NIC *i*.
 
     Flows are dealt in rounds: in each, every server sends to one other and receives from one other,
@@ -161,7 +161,7 @@ def permutation(
         nic = turn % rails + 1
         ports = len(fabric.nics(source)[nic - 1].links)
         dealt.append(
-            Flow(
+            ProbeStream(
                 id=index,
                 source=source,
                 source_nic=nic,

@@ -12,7 +12,7 @@ import numpy as np
 
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.dataplane.pfc.journal import Entry, JournalAction
-from rocelab.dataplane.pfc.reading import ClassCounters, Pause, PauseReader, pauses
+from rocelab.dataplane.pfc.reading import ClassCounters, ObservedPause, PauseReader, pauses
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import PausePlan, PausePort
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
@@ -199,7 +199,7 @@ def _figures(
     )
 
 
-def _span(pause: Pause, begun_ns: int, zero_ns: int) -> PauseSpan:
+def _span(pause: ObservedPause, begun_ns: int, zero_ns: int) -> PauseSpan:
     """The part of a pause since the run began."""
     port = pause.sender
     return PauseSpan(

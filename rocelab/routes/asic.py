@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.routes.flows import Flows, Words
+from rocelab.routes.flows import HeaderColumns, Words
 from rocelab.routes.models import Model
 
 
@@ -32,7 +32,7 @@ class Crc(Enum):
 CRCS = {Model.CRC16: Crc.CRC_16_IBM_3740, Model.CRC32: Crc.CRC_32_ISO_HDLC}
 
 
-def crc_hashes(flows: Flows, seed: int | Words, *, crc: Crc) -> Words:
+def crc_hashes(flows: HeaderColumns, seed: int | Words, *, crc: Crc) -> Words:
     """The CRC of each flow's source and destination address, protocol and ports, as on the wire.
 
     `seed`, one for all or each flow's own, is the register's start value (its lowest 16 bits for

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rocelab.labfile.model import HashField, HashPolicy
 from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers
-from rocelab.routes.flows import Flows, Indices, Words
+from rocelab.routes.flows import HeaderColumns, Indices, Words
 from rocelab.routes.multipath import JHASH_START, UDP, hashed_fields, siphash_key, upper_bounds
 from rocelab.routes.steering import MULTIPLIERS, ROCE_PORT
 
@@ -25,7 +25,7 @@ _Words64 = npt.NDArray[np.uint64]
 
 
 def multipath_hashes(
-    flows: Flows,
+    flows: HeaderColumns,
     seeds: int | npt.NDArray[np.uint32],
     policy: HashPolicy,
     fields: Collection[HashField] = (),
@@ -78,7 +78,9 @@ def _keys(seeds: _Words64) -> _Words64:
     return seeds << np.uint64(32) | seeds
 
 
-def _flow_key_words(flows: Flows, used: Collection[HashField], policy: HashPolicy) -> _Words64:
+def _flow_key_words(
+    flows: HeaderColumns, used: Collection[HashField], policy: HashPolicy
+) -> _Words64:
     """struct flow_keys as the scalar model packs it: one row per 64-bit word, one column a flow."""
     count = len(flows)
     size = 16 if flows.is_v6 else 4

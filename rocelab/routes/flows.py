@@ -18,7 +18,7 @@ Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Flows:
+class HeaderColumns:
     """n flows by column: wire bytes of addresses (n x 4 or n x 16), numbers of the rest (n)."""
 
     source: Bytes
@@ -35,9 +35,9 @@ class Flows:
     def is_v6(self) -> bool:
         return bool(self.source.shape[1] == 16)
 
-    def part(self, which: slice | Indices | npt.NDArray[np.bool_]) -> Flows:
+    def part(self, which: slice | Indices | npt.NDArray[np.bool_]) -> HeaderColumns:
         """Some of the flows, by a numpy slice, indices or a mask."""
-        return Flows(
+        return HeaderColumns(
             self.source[which],
             self.destination[which],
             self.protocol[which],
@@ -52,13 +52,13 @@ def columns_v4(
     destination: npt.ArrayLike,
     source_port: npt.ArrayLike,
     destination_port: npt.ArrayLike,
-) -> Flows:
+) -> HeaderColumns:
     """UDP flows over IPv4 from columns of numbers that broadcast to one length; addresses are
     integers."""
     values = (source, destination, source_port, destination_port)
     columns = np.broadcast_arrays(*(np.asarray(column, np.uint32) for column in values))
     from_, to, from_port, to_port = (np.ascontiguousarray(column).reshape(-1) for column in columns)
-    return Flows(
+    return HeaderColumns(
         source=from_.astype(">u4").view(np.uint8).reshape(-1, 4),
         destination=to.astype(">u4").view(np.uint8).reshape(-1, 4),
         protocol=np.full(len(to), UDP, np.uint32),

@@ -37,7 +37,7 @@ Path = tuple[PathStep, ...]
 """The steps of a flow from its first switch to its server."""
 
 
-class Network:
+class FibNetwork:
     """A fabric's switches and live links, according to the tables `fibs`."""
 
     def __init__(self, fabric: Fabric, fibs: Mapping[str, Fib]) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 from rocelab.base.arrays import NONE, Longs
 from rocelab.planning.fabric import DirectedLink
 from rocelab.routes.demand import Demand, FlowKey
-from rocelab.routes.network import FlowPlacement, Network, Path, PathStep
+from rocelab.routes.network import FibNetwork, FlowPlacement, Path, PathStep
 from rocelab.routes.te.search import FlowRequests, Offer, Placed, place_in_order, scratch
 
 
-def place_cspf(network: Network, demands: Sequence[Demand]) -> FlowPlacement:
+def place_cspf(network: FibNetwork, demands: Sequence[Demand]) -> FlowPlacement:
     """Every demand where there is most room, largest first; the same input gives the same result.
 
     A flow that fits nowhere is placed all the same, where it overloads least: the placement's
@@ -29,7 +29,7 @@ def place_cspf(network: Network, demands: Sequence[Demand]) -> FlowPlacement:
     return problem.placement(place_in_order(problem.offer, problem.wanted, problem.order, room))
 
 
-def place_lp(network: Network, demands: Sequence[Demand]) -> tuple[FlowPlacement, float]:
+def place_lp(network: FibNetwork, demands: Sequence[Demand]) -> tuple[FlowPlacement, float]:
     """Every demand whole, near the optimum of flows that may be split; and that optimum, as
     `lower_bound` gives it. Raises as that does."""
     from rocelab.routes.te.moves import place_optimum
@@ -40,7 +40,7 @@ def place_lp(network: Network, demands: Sequence[Demand]) -> tuple[FlowPlacement
     return problem.placement(placed), bound
 
 
-def lower_bound(network: Network, demands: Sequence[Demand]) -> float:
+def lower_bound(network: FibNetwork, demands: Sequence[Demand]) -> float:
     """The least maximum utilisation that any placement of `demands` can have.
 
     Raises InputError where the programme is too large, MachineError where the solver fails.
@@ -56,7 +56,7 @@ def lower_bound(network: Network, demands: Sequence[Demand]) -> float:
 class _Problem:
     """Demands as the engines take them."""
 
-    network: Network
+    network: FibNetwork
     demands: Sequence[Demand]
     nodes: tuple[str, ...]
     links: tuple[DirectedLink, ...]
@@ -67,7 +67,7 @@ class _Problem:
     """Largest first."""
 
     @classmethod
-    def of(cls, network: Network, demands: Sequence[Demand]) -> _Problem:
+    def of(cls, network: FibNetwork, demands: Sequence[Demand]) -> _Problem:
         """The problem of placing `demands`, each destination address a class of its own."""
         nodes, links = tuple(sorted(network.switches)), network.links
         number_of = {name: number for number, name in enumerate(nodes)}

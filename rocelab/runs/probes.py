@@ -23,7 +23,7 @@ from rocelab.base.outputs import OutputPlace
 from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
-from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.jobs.flow import ProbeStream, resolve_flow
 from rocelab.jobs.placement import find_nic
 from rocelab.lab import settings as kernel
 from rocelab.lab.convergence import convergence_timeout_s
@@ -71,7 +71,7 @@ class FaultedRun(Holding):
     def __init__(
         self,
         lab: RunningLab,
-        flows: Sequence[Flow],
+        flows: Sequence[ProbeStream],
         settings: ProbeSettings,
         fib: FibTimeline,
         faults: Sequence[Timed] = (),
@@ -190,7 +190,7 @@ class FaultedRun(Holding):
         not determine them."""
         return {} if self._fabric.spec.scheme.is_steered else self._paths
 
-    def _links_of(self, flow: Flow) -> tuple[str, ...]:
+    def _links_of(self, flow: ProbeStream) -> tuple[str, ...]:
         """The links of a flow's path before the first event; empty if it is not determined."""
         path = self._known_paths.get(flow.id)
         return () if path is None else tuple(hop.link.name for hop in path.hops)
@@ -208,7 +208,7 @@ class FaultedRun(Holding):
             max((round(measured.resolution_ns) for _, measured in by_flow), default=None),
         )
 
-    def _named(self, flow: Flow) -> results.Flow:
+    def _named(self, flow: ProbeStream) -> results.Flow:
         ends = resolve_flow(self._fabric, flow)
         return results.Flow(
             name=f"f{flow.id + 1}",
@@ -227,7 +227,7 @@ def _after(event: Event, convergence: FlowConvergence) -> int | None:
 
 
 def _paths(
-    fabric: Fabric, flows: Sequence[Flow], fibs: Mapping[str, Fib]
+    fabric: Fabric, flows: Sequence[ProbeStream], fibs: Mapping[str, Fib]
 ) -> Iterator[tuple[int, Path]]:
     """The path of each flow by these tables; flows that cannot be predicted are omitted."""
     for flow in flows:

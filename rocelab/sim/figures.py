@@ -47,7 +47,7 @@ from rocelab.sim.engine.completion import (
     transfers_over_s,
 )
 from rocelab.sim.engine.program import Outcome
-from rocelab.sim.events.timeline import Outage
+from rocelab.sim.events.timeline import EventOutage
 from rocelab.sim.packets.figures import packet_counts
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
@@ -383,7 +383,7 @@ def _quantiles(values: Floats) -> tuple[float, ...]:
     return tuple(times_ns)
 
 
-def _event(network: Network, outage: Outage) -> SimulatedEvent:
+def _event(network: Network, outage: EventOutage) -> SimulatedEvent:
     return SimulatedEvent(
         outage.what,
         outage.begins_s * NS,

@@ -53,7 +53,7 @@ from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import TimelineSpec
-from rocelab.sim.events.timeline import Links, Outage, moments_of, resolve
+from rocelab.sim.events.timeline import EventOutage, LinkStates, moments_of, resolve
 from rocelab.sim.figures import figures
 from rocelab.sim.links.check import check_links
 from rocelab.sim.links.run import run_links
@@ -164,7 +164,7 @@ class Simulation:
         """The eps of the engine (`rocelab.sim.engine.run.run`)."""
         return self.options.eps or 0.0
 
-    def outages(self) -> tuple[Outage, ...]:
+    def outages(self) -> tuple[EventOutage, ...]:
         """The timeline's outages on this network. Raises SpecError."""
         return resolve(self.network, self.options.timeline)
 
@@ -242,9 +242,9 @@ class Simulation:
         back = joined_flows([answers, clearing.answers])
         return self.routing.ways(self.whole_paths, self.flows, clearing.flows, back, link_up)
 
-    def _wirings(self, outages: Sequence[Outage]) -> list[Wiring]:
+    def _wirings(self, outages: Sequence[EventOutage]) -> list[Wiring]:
         """The wirings of a run of packets through outages."""
-        links, ways = Links(self.network), self.ways
+        links, ways = LinkStates(self.network), self.ways
         wirings = [Wiring(0.0, links.capacity_bps, ways)]
         known = {links.up.tobytes(): ways}
         for now_s in moments_of(outages):

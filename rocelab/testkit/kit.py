@@ -14,7 +14,7 @@ from rocelab.base.errors import InputError
 from rocelab.drills.spec import MeasureSpec, TrafficSpec
 from rocelab.faults.base import Fault, SingleFaultSpec
 from rocelab.faults.injector import Injector
-from rocelab.jobs.flow import FIRST_QP, Flow, permutation, resolve_flow
+from rocelab.jobs.flow import FIRST_QP, ProbeStream, permutation, resolve_flow
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.lab.lab import RunningLab
 from rocelab.results.probes import ProbeRun
@@ -71,11 +71,11 @@ class Experiment:
         return Measurement(self, traffic, spec, accept_invalid=accept_invalid)
 
 
-def between(pairs: Pairs, spec: TrafficSpec) -> tuple[Flow, ...]:
+def between(pairs: Pairs, spec: TrafficSpec) -> tuple[ProbeStream, ...]:
     """A flow for each pair of servers, by their first NICs; source ports and QPs are drawn."""
     draw = random.Random(spec.seed)  # noqa: S311 - repeatable draws, not secrets
     return tuple(
-        Flow(
+        ProbeStream(
             id=number,
             source=source,
             source_nic=1,

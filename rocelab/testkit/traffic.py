@@ -12,7 +12,7 @@ from types import TracebackType
 
 from rocelab.base.errors import InputError
 from rocelab.drills.probes import wait_until
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.traffic.result import TrafficResult
@@ -22,7 +22,7 @@ from rocelab.traffic.session import TrafficSession
 class Traffic(Holding):
     """Flows that run together, with a warm-up of `warmup_ns`."""
 
-    def __init__(self, lab: RunningLab, flows: tuple[Flow, ...], warmup_ns: int) -> None:
+    def __init__(self, lab: RunningLab, flows: tuple[ProbeStream, ...], warmup_ns: int) -> None:
         self.lab = lab
         self.flows = flows
         self.warmup_ns = warmup_ns

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 
 from rocelab.base.files import make_folder, replace_file
-from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.jobs.flow import ProbeStream, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
@@ -46,7 +46,7 @@ class PublishedFlow:
     port: int
 
 
-def probe_demands(fabric: Fabric, flows: Sequence[Flow]) -> list[PublishedFlow]:
+def probe_demands(fabric: Fabric, flows: Sequence[ProbeStream]) -> list[PublishedFlow]:
     """The demands of probe flows: their rate, converted to the modelled network."""
     demands = []
     for flow in flows:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.traffic.jobresult import JobResult
 
 Numbers = npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ class FlowTransmission:
                              long after at most
     """
 
-    flow: Flow
+    flow: ProbeStream
     sent_seq: Numbers
     sent_ns: Numbers
     refused_seq: Numbers
@@ -144,7 +144,7 @@ def packets_due(elapsed_ns: int, rate_pps: int) -> int:
 
 
 def flow_record(
-    flow: Flow,
+    flow: ProbeStream,
     *,
     offered_ns: Numbers,
     refused_seq: Numbers,

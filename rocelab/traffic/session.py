@@ -24,7 +24,7 @@ from rocelab.agent.agent import clock_offset_ns
 from rocelab.agent.channel import ChannelMessage, split
 from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.jobs.flow import ProbeStream, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.linux.clockwatch import ClockWatch
 from rocelab.linux.closing import Holding
@@ -73,7 +73,7 @@ PROGRESS_STEP_S = 0.5
 class _Outgoing:
     """A flow as its agent needs it."""
 
-    flow: Flow
+    flow: ProbeStream
     ports: list[dict[str, Any]]
     phase_ns: int
     template: bytes
@@ -86,7 +86,7 @@ class TrafficSession(Holding):
         self,
         fabric: Fabric,
         netns_of: Callable[[str], Path],
-        flows: Sequence[Flow] = (),
+        flows: Sequence[ProbeStream] = (),
         jobs: Sequence[JobPlan] = (),
     ) -> None:
         """Only plans the run; several `jobs` run at once and were planned together (`plan_jobs`).
@@ -268,7 +268,7 @@ def softnet_drops() -> int:
     return sum(int(line.split()[1], 16) for line in lines)
 
 
-def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
+def _plan(fabric: Fabric, flows: Sequence[ProbeStream]) -> dict[str, list[_Outgoing]]:
     """The flows to send, for each server that sends or receives.
 
     Servers' start times are evenly staggered. The flows of a server start together, so that its

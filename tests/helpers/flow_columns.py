@@ -7,15 +7,15 @@ from ipaddress import ip_address
 
 import numpy as np
 
-from rocelab.routes.flows import Bytes, Flows
+from rocelab.routes.flows import Bytes, HeaderColumns
 from rocelab.routes.multipath import Flow5
 
 
-def as_columns(flows: Sequence[Flow5]) -> Flows:
+def as_columns(flows: Sequence[Flow5]) -> HeaderColumns:
     """The flows as columns. Raises ValueError for none, and for a mix of IPv4 and IPv6."""
     if len({flow.is_v6 for flow in flows}) != 1:
         raise ValueError("expected flows of one IP version")
-    return Flows(
+    return HeaderColumns(
         _wire_bytes([flow.source for flow in flows]),
         _wire_bytes([flow.destination for flow in flows]),
         np.array([flow.protocol for flow in flows], np.uint32),

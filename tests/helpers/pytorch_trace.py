@@ -8,7 +8,7 @@ one kernel on the GPU; ids have gaps.
 
 from __future__ import annotations
 
-from rocelab.sim.traces.chakra import CommType, Kind, Metadata, Node, Trace
+from rocelab.sim.traces.chakra import ChakraNode, CommType, Metadata, NodeKind, Trace
 
 CALLER = 3
 """An id without a node: the converter omits callers."""
@@ -28,7 +28,7 @@ NAMES = {CommType.BROADCAST: "Broadcast", CommType.ALL_REDUCE: "AllReduce"}
 
 
 def pytorch_trace() -> Trace:
-    nodes: list[Node] = []
+    nodes: list[ChakraNode] = []
     first = 216
     for kind, size in COLLECTIVES:
         kernels = []
@@ -36,21 +36,25 @@ def pytorch_trace() -> Trace:
             first += 4
             halves = (first, first + 1)
             caller = first + 5 if number % 3 else CALLER
-            nodes += split_operator("aten::op", Kind.COMPUTE, halves, caller, _latest(kernels), 3)
+            nodes += split_operator(
+                "aten::op", NodeKind.COMPUTE, halves, caller, _latest(kernels), 3
+            )
             before = (first, *_latest(kernels))
             nodes.append(
-                _node(first + 2, f"kernel {number}", Kind.COMPUTE, first + 1, before, 100, GPU_TID)
+                _node(
+                    first + 2, f"kernel {number}", NodeKind.COMPUTE, first + 1, before, 100, GPU_TID
+                )
             )
             kernels.append(first + 2)
         first += 6
         halves = (first, first + 1)
         launches = split_operator(
-            f"c10d::{NAMES[kind].lower()}_", Kind.COLLECTIVE, halves, first + 1, (), 80
+            f"c10d::{NAMES[kind].lower()}_", NodeKind.COLLECTIVE, halves, first + 1, (), 80
         )
         on_gpu = _node(
             first + 3,
             f"ncclKernel_{NAMES[kind]}_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)",
-            Kind.COLLECTIVE,
+            NodeKind.COLLECTIVE,
             first + 1,
             (first, *kernels),
             size // 3000,
@@ -65,12 +69,12 @@ def pytorch_trace() -> Trace:
 
 def split_operator(
     name: str,
-    kind: Kind,
+    kind: NodeKind,
     halves: tuple[int, int],
     caller: int,
     after: tuple[int, ...],
     lasts_us: int,
-) -> list[Node]:
+) -> list[ChakraNode]:
     """Both halves of an operator on the CPU."""
     one, two = halves
     return [
@@ -86,12 +90,12 @@ def _latest(kernels: list[int]) -> tuple[int, ...]:
 def _node(
     number: int,
     name: str,
-    kind: Kind,
+    kind: NodeKind,
     caller: int,
     after: tuple[int, ...],
     lasts_us: int,
     tid: int,
     **attrs: int | bool | tuple[bool, ...],
-) -> Node:
+) -> ChakraNode:
     every = {"is_cpu_op": tid == CPU_TID, "tid": tid, **attrs}
-    return Node(number, name, kind, (caller,), after, lasts_us, every)
+    return ChakraNode(number, name, kind, (caller,), after, lasts_us, every)

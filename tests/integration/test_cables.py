@@ -15,7 +15,7 @@ import pytest
 from rocelab.dataplane.impairments import cables, lineprocess
 from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.dataplane.impairments.program import CABLES
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
@@ -51,7 +51,7 @@ def run(lab: Lab) -> TrafficResult:
     """A flow over four links, and one over two."""
     ends = ("srv1-1", "srv2-1"), ("srv1-2", "srv1-1")
     flows = [
-        Flow(number, source, 1, destination, 1, 50000 + number, 17 + number, 500, 256)
+        ProbeStream(number, source, 1, destination, 1, 50000 + number, 17 + number, 500, 256)
         for number, (source, destination) in enumerate(ends)
     ]
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:

@@ -33,7 +33,7 @@ from rocelab.dataplane.steering.controller import (
     stop_controller,
 )
 from rocelab.dataplane.steering.resilient import IDLE_S
-from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.flow import ProbeStream, permutation
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
@@ -390,13 +390,13 @@ def test_an_interface_that_comes_later_does_not_end_the_controller(plain: Lab) -
     assert not [problem for problem in problems if problem.startswith("rtsw1:")]
 
 
-def key_of(lab: Lab, flow: Flow) -> tuple[str, str, int]:
+def key_of(lab: Lab, flow: ProbeStream) -> tuple[str, str, int]:
     source = lab.fabric.nics(flow.source)[flow.source_nic - 1]
     destination = lab.fabric.nics(flow.destination)[flow.destination_nic - 1]
     return source.ip, destination.ip, flow.sport
 
 
-def leaf_of(lab: Lab, flow: Flow) -> str:
+def leaf_of(lab: Lab, flow: ProbeStream) -> str:
     return lab.fabric.nics(flow.source)[flow.source_nic - 1].links[0].b.node
 
 
@@ -407,7 +407,7 @@ def entries(lab: Lab) -> dict[tuple[str, str, str, int], int]:
     }
 
 
-def uplink_of(lab: Lab, flow: Flow) -> str:
+def uplink_of(lab: Lab, flow: ProbeStream) -> str:
     """The uplink that a flow's entry at its leaf selects in the kernel's present group."""
     leaf = leaf_of(lab, flow)
     value = entries(lab)[leaf, *key_of(lab, flow)]
@@ -416,11 +416,11 @@ def uplink_of(lab: Lab, flow: Flow) -> str:
     return route.next_hops[select(value >> 1, [hop.weight for hop in route.next_hops])].interface
 
 
-def session(lab: Lab, flows: Sequence[Flow]) -> TrafficSession:
+def session(lab: Lab, flows: Sequence[ProbeStream]) -> TrafficSession:
     return TrafficSession(lab.fabric, lambda server: lab.node(server).netns, flows)
 
 
-def traffic_of(lab: Lab, rate_pps: int) -> tuple[Flow, ...]:
+def traffic_of(lab: Lab, rate_pps: int) -> tuple[ProbeStream, ...]:
     """One flow from every NIC to one of another rack: 16 flows, as many as the uplinks can
     carry."""
     return permutation(lab.fabric, 16, rate_pps, 64, seed=3)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.results.job import JobReport
@@ -119,7 +119,7 @@ def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeL
 
 def test_a_probe_flow_moves_with_its_nic(dual: Lab) -> None:
     flows = [
-        Flow(
+        ProbeStream(
             id=port,
             source="srv1-1",
             source_nic=1,

@@ -23,7 +23,7 @@ from rocelab.dataplane.impairments.maps import ImpairmentCounters
 from rocelab.dataplane.impairments.program import IMPAIRMENTS
 from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.dataplane.queues.reading import read_queue_counters
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
 from rocelab.labfile.model import LabSpec
@@ -114,7 +114,7 @@ def run(
 ) -> TrafficResult:
     """A flow from server to server in each direction; `during` is called once they run."""
     flows = [
-        Flow(number, source, 1, destination, 1, 50000 + number, 17 + number, rate_pps, 256)
+        ProbeStream(number, source, 1, destination, 1, 50000 + number, 17 + number, rate_pps, 256)
         for number, (source, destination) in enumerate((("srv1-1", "srv2-1"), ("srv2-1", "srv1-1")))
     ]
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:

@@ -14,7 +14,7 @@ import pytest
 
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
-from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.flow import ProbeStream, permutation
 from rocelab.jobs.placement import find_nic
 from rocelab.lab.lab import Lab
 from rocelab.linux.fibtable import FibOf
@@ -170,7 +170,7 @@ def carrier_taken(lab: Lab) -> CarrierLoss:
         )
 
 
-def path_of(lab: Lab, fib_of: FibOf, flow: Flow) -> tuple[str, ...]:
+def path_of(lab: Lab, fib_of: FibOf, flow: ProbeStream) -> tuple[str, ...]:
     source = find_nic(lab.fabric, flow.source, flow.source_nic)
     destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)
     return walk(lab.fabric, fib_of, source, destination, flow.sport).nodes

@@ -21,7 +21,7 @@ import pytest
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.fabrics.kinds.clos import ClosSpec
-from rocelab.jobs.flow import Flow, resolve_endpoints
+from rocelab.jobs.flow import ProbeStream, resolve_endpoints
 from rocelab.labfile.model import LabSpec
 from rocelab.linux.namespaces import inside, processes_in
 from rocelab.planning.build import build_fabric
@@ -117,9 +117,11 @@ def fabric() -> Iterator[Fabric]:
                 ip("netns", "delete", netns_of(node).name)
 
 
-def flows_both_ways(count: int = 4, rate_pps: int = 500, payload_bytes: int = 256) -> list[Flow]:
+def flows_both_ways(
+    count: int = 4, rate_pps: int = 500, payload_bytes: int = 256
+) -> list[ProbeStream]:
     return [
-        Flow(
+        ProbeStream(
             id=100 + index,
             source=(ALICE, BOB)[index % 2],
             source_nic=1,
@@ -135,7 +137,7 @@ def flows_both_ways(count: int = 4, rate_pps: int = 500, payload_bytes: int = 25
 
 
 def run(
-    fabric: Fabric, flows: list[Flow], during: Callable[[], None] = lambda: time.sleep(0.5)
+    fabric: Fabric, flows: list[ProbeStream], during: Callable[[], None] = lambda: time.sleep(0.5)
 ) -> TrafficResult:
     with TrafficSession(fabric, netns_of, flows) as session:
         session.start()

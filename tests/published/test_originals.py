@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.jobs.collectives import Pattern
-from rocelab.sim.traces.chakra import Kind, read_trace
+from rocelab.sim.traces.chakra import NodeKind, read_trace
 from rocelab.sim.traces.messages import message_classes
 from rocelab.sim.traces.nccl_tests import read_nccl_tests
 from rocelab.sim.traces.replay import trace_workload
@@ -43,9 +43,9 @@ def test_a_real_trace_of_3664_nodes_becomes_its_seven_collectives(
         archive.extractall(tmp_path, filter="data")
     read = read_trace(tmp_path / "tests/data/chakra.0.et")
     assert len(read.nodes) == 3664
-    assert sum(node.kind is Kind.COLLECTIVE for node in read.nodes) == 21
+    assert sum(node.kind is NodeKind.COLLECTIVE for node in read.nodes) == 21
     on_gpu = [node for node in read.nodes if not node.attrs["is_cpu_op"]]
-    kernels_us = sum(node.duration_us for node in on_gpu if node.kind is Kind.COMPUTE)
+    kernels_us = sum(node.duration_us for node in on_gpu if node.kind is NodeKind.COMPUTE)
 
     workload = trace_workload([read], 8)
 

@@ -26,7 +26,7 @@ from rocelab.linux.fibtable import Fib
 from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.routes.demand import Demand, read_demands
 from rocelab.routes.entries import EntryTable, program, wanted_entries
-from rocelab.routes.network import FlowPlacement, Network
+from rocelab.routes.network import FibNetwork, FlowPlacement
 
 SETTLED_S = 1.0
 """Routes that have not changed for this long are taken for BGP's last word."""
@@ -150,13 +150,13 @@ class TeRounds:
     ) -> tuple[FlowPlacement, float | None]:
         """The placement, computed again only when the network or the demands have changed."""
         if self._placed is None or self._known != (fibs, demands):
-            self._placed = place(Network(self._fabric, fibs), demands, self._engine)
+            self._placed = place(FibNetwork(self._fabric, fibs), demands, self._engine)
             self._known = (fibs, demands)
         return self._placed
 
 
 def place(
-    network: Network, demands: Sequence[Demand], engine: TeEngine
+    network: FibNetwork, demands: Sequence[Demand], engine: TeEngine
 ) -> tuple[FlowPlacement, float | None]:
     """What an engine makes of the demands, and the optimum where it knows it."""
     # numpy and the solver take a second to load: only the process that places flows pays.

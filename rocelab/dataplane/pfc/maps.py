@@ -62,7 +62,7 @@ def held_now(held: int, held_ns: int, drain: int, now_ns: int) -> int:
     return max(0, held - max(0, now_ns - held_ns) * drain // 10**9)
 
 
-class Table(Closing):
+class PauseTable(Closing):
     """An array of the program in memory: a word by its index and name."""
 
     def __init__(self, descriptor: int, fields: tuple[str, ...], *, writable: bool) -> None:
@@ -102,7 +102,7 @@ class PauseMaps(Closing):
         """Open the pins in `folder`. Raises BpfError if there are none."""
         self._pinned = bpf.Pinned(folder, PINS)
         tables = {
-            name: Table(self._pinned[name], fields, writable=writable)
+            name: PauseTable(self._pinned[name], fields, writable=writable)
             for name, fields in ARRAYS.items()
         }
         self.ports, self.ingresses, self.egresses = tables.values()

@@ -62,7 +62,7 @@ class Wire(Protocol):
         ...
 
 
-class Words(Protocol):
+class MapWords(Protocol):
     """An array of the program."""
 
     def get(self, index: int, name: str) -> int: ...
@@ -70,7 +70,7 @@ class Words(Protocol):
     def set(self, index: int, name: str, value: int) -> None: ...
 
 
-class Note(Protocol):
+class PauserNote(Protocol):
     """Keeps what happened."""
 
     def note(
@@ -107,8 +107,8 @@ class Pauser:
         classes: Sequence[int],
         watchdog: Watchdog | None,
         wire: Wire,
-        tables: tuple[Words, Words, Words],
-        journal: Note,
+        tables: tuple[MapWords, MapWords, MapWords],
+        journal: PauserNote,
     ) -> None:
         """`tables`: the program's ports, ingresses and egresses."""
         self._ports = ports

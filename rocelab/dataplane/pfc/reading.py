@@ -76,7 +76,7 @@ class ClassCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class ObservedPause:
     """A pause that a port obeyed: from `begin_ns` to `end_ns` (None: it lasts), CLOCK_MONOTONIC."""
 
     sender: PausePort
@@ -211,15 +211,15 @@ class PauseReader(Closing):
         return tuple(places)
 
 
-def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[Pause]:
+def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[ObservedPause]:
     """The pauses that ports obeyed, in order of their beginnings."""
     begun: dict[_PlaceKey, int] = {}
 
     def pause(
         place: _PlaceKey, begin_ns: int, end_ns: int | None, what: JournalAction | None
-    ) -> Pause:
+    ) -> ObservedPause:
         port = plan.by_slot[place[0]]
-        return Pause(port, plan.by_slot[port.peer].node, place[1], begin_ns, end_ns, what)
+        return ObservedPause(port, plan.by_slot[port.peer].node, place[1], begin_ns, end_ns, what)
 
     pauses = [pause(*span) for span in _ended(entries, begun)]
     pauses += [pause(place, begin_ns, None, None) for place, begin_ns in begun.items()]

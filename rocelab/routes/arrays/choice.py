@@ -24,7 +24,7 @@ from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.routes import Groups, Mask, NextHops
 from rocelab.routes.asic import CRCS, crc_hashes
 from rocelab.routes.bulk import field_hashes, multipath_hashes, select_all, select_buckets
-from rocelab.routes.flows import Flows as Columns
+from rocelab.routes.flows import HeaderColumns as Columns
 from rocelab.routes.flows import Indices, columns_v4
 from rocelab.routes.models import Model
 from rocelab.routes.resilient import filled, without

@@ -17,7 +17,7 @@ from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.engine.program import Change
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.timeline import Links, Outage, moments_of
+from rocelab.sim.events.timeline import EventOutage, LinkStates, moments_of
 
 PathsFor = Callable[[Flows, Bools], Paths]
 """The paths of flows while routing sees these links, L, as up. A flow whose port has no link leaves
@@ -26,7 +26,7 @@ by its NIC's other port, as in `rocelab.routes.arrays.paths.paths_of`."""
 
 def changes_of(
     network: Network,
-    outages: Sequence[Outage],
+    outages: Sequence[EventOutage],
     flows: Flows,
     paths: Paths,
     paths_for: PathsFor,
@@ -70,7 +70,7 @@ class _State:
         of_flow: Ints,
         begins_s: Floats,
     ) -> None:
-        self._links = Links(network)
+        self._links = LinkStates(network)
         self._flows = flows
         self._whole = paths
         self._paths_for = paths_for
@@ -84,7 +84,7 @@ class _State:
         self._broken = np.zeros(len(flows), bool)
         self._held = np.zeros(len(flows), bool)
 
-    def at(self, now: float, outages: Sequence[Outage]) -> tuple[Change | None, Floats]:
+    def at(self, now: float, outages: Sequence[EventOutage]) -> tuple[Change | None, Floats]:
         """The change at a moment, or None, and further moments at which something will change."""
         links = self._links
         same_capacity, same_routes = links.at(now, outages)

@@ -19,7 +19,7 @@ from rocelab.results.whatif import is_lucky
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import RestartSpec
-from rocelab.sim.events.timeline import Outage, link_state
+from rocelab.sim.events.timeline import EventOutage, link_state
 
 IterationTimes = Callable[[Bools, Floats], Mapping[str, float]]
 """Seconds per iteration of each job while routing sees these links, L, as up and sends, 2L, carry
@@ -32,7 +32,7 @@ class Conditions:
     """Iteration times by the set of active outages; each is computed once."""
 
     def __init__(
-        self, network: Network, outages: Sequence[Outage], iteration_times: IterationTimes
+        self, network: Network, outages: Sequence[EventOutage], iteration_times: IterationTimes
     ) -> None:
         self._network = network
         self._outages = outages
@@ -98,7 +98,7 @@ class JobHistory:
 
 def run_through(
     network: Network,
-    outages: Sequence[Outage],
+    outages: Sequence[EventOutage],
     iteration_times: IterationTimes,
     iterations: Mapping[str, int],
     retransmissions: Mapping[str, Retransmission],
@@ -145,7 +145,7 @@ class _Run:
         self,
         job: str,
         iterations: int,
-        outages: Sequence[Outage],
+        outages: Sequence[EventOutage],
         moments: Sequence[float],
         conditions: Conditions,
         retransmission: Retransmission,

@@ -14,7 +14,7 @@ from rocelab.results.whatif import JobOutlook, Outlook
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.longrun import JobHistory
 from rocelab.sim.events.spec import RestartSpec
-from rocelab.sim.events.timeline import Outage
+from rocelab.sim.events.timeline import EventOutage
 
 SCHEMA_VERSION = 1
 
@@ -27,7 +27,7 @@ def outlook(
     source: str,
     drawn: str,
     restart: RestartSpec,
-    outages: Sequence[Outage],
+    outages: Sequence[EventOutage],
     histories: Sequence[JobHistory],
     gpus: Mapping[str, int],
     iterations: Mapping[str, int],

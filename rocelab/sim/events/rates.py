@@ -26,7 +26,7 @@ from rocelab.sim.events.spec import (
     RestartSpec,
     TimelineSpec,
 )
-from rocelab.sim.events.timeline import Outage
+from rocelab.sim.events.timeline import EventOutage
 
 DAY_S = DAY / SECOND
 MONTH_S = 30 * DAY_S
@@ -169,7 +169,7 @@ def draw_timeline(
     return TimelineSpec(events=tuple(sorted(events, key=lambda event: event.at)), seed=seed)
 
 
-def drawn_in_words(preset: str, outages: Sequence[Outage]) -> str:
+def drawn_in_words(preset: str, outages: Sequence[EventOutage]) -> str:
     """The network failures drawn and the causes of job breaks, in words."""
     kinds = Counter(outage.what.split()[1] for outage in outages)
     network = ", ".join(f"{count:,} of a {kind}" for kind, count in sorted(kinds.items()))

@@ -18,7 +18,7 @@ from rocelab.base.documents import Format
 from rocelab.base.units import format_duration
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import LabSpec
-from rocelab.sim.events.spec import Measured
+from rocelab.sim.events.spec import ConvergenceStatistic
 
 SCHEMA_VERSION = 1
 TABLE_FILE = "reaction.json"
@@ -37,7 +37,7 @@ class Breakage(StrEnum):
     DRAIN = "drain"
 
 
-class Place(StrEnum):
+class ReactionPlace(StrEnum):
     """The place of a fault: at a NIC, between leaf and spine, above that, or a whole switch."""
 
     NIC = "nic"
@@ -47,14 +47,14 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReactionRow:
     """A row of the lab's table."""
 
     name: str
     title: str
     breakage: Breakage
     fabric: str
-    place: Place
+    place: ReactionPlace
     place_title: str
     fan_out: int
     n: int
@@ -74,7 +74,7 @@ class ReactionTable:
 
     schema_version: int
     measured_on: str
-    rows: tuple[Row, ...]
+    rows: tuple[ReactionRow, ...]
 
 
 FORMAT = Format(
@@ -93,8 +93,8 @@ class Reaction:
     p95_s: float
     source: str
 
-    def at(self, which: Measured) -> float:
-        return self.median_s if which is Measured.MEDIAN else self.p95_s
+    def at(self, which: ConvergenceStatistic) -> float:
+        return self.median_s if which is ConvergenceStatistic.MEDIAN else self.p95_s
 
 
 NEVER = Reaction(math.inf, math.inf, "no protocol watches a NIC's link")
@@ -107,7 +107,7 @@ def shipped_table() -> ReactionTable:
     return FORMAT.read(text)
 
 
-def reaction_of(spec: LabSpec, breakage: Breakage, place: Place, fan_out: int) -> Reaction:
+def reaction_of(spec: LabSpec, breakage: Breakage, place: ReactionPlace, fan_out: int) -> Reaction:
     """The reaction of the nearest row: the same timers first, then place, kind of fabric and
     fan-out.
 
@@ -116,9 +116,9 @@ def reaction_of(spec: LabSpec, breakage: Breakage, place: Place, fan_out: int) -
     after the same point in the row (RFC 5880 section 6.8.4, RFC 4271 section 8). fan_out: equal
     links of the switch next to the fault, >= 1.
     """
-    rows: Sequence[Row] = [row for row in shipped_table().rows if row.breakage is breakage]
+    rows: Sequence[ReactionRow] = [row for row in shipped_table().rows if row.breakage is breakage]
     if breakage is Breakage.SILENT:
-        if place is Place.NIC:
+        if place is ReactionPlace.NIC:
             return NEVER
         rows = _nearest_timers(rows, spec)
     fabric = spec.fabric.convergence
@@ -155,7 +155,7 @@ def noticed_ns(spec: LabSpec) -> tuple[int, int]:
     return bfd.interval * (bfd.multiplier - 1), bfd.interval * bfd.multiplier
 
 
-def _nearest_timers(rows: Sequence[Row], spec: LabSpec) -> list[Row]:
+def _nearest_timers(rows: Sequence[ReactionRow], spec: LabSpec) -> list[ReactionRow]:
     """The rows with the same protocol's timers (BFD's or BGP's) as `spec`, nearest to its own."""
     latest_ns = noticed_ns(spec)[1]
     apart = {

@@ -45,7 +45,7 @@ SpanNs = Annotated[
 ]
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What happens to a target."""
 
     FAIL = "fail"
@@ -55,7 +55,7 @@ class Kind(StrEnum):
     DEGRADE = "degrade"
 
 
-class Measured(StrEnum):
+class ConvergenceStatistic(StrEnum):
     """Which of the lab's convergence times is taken."""
 
     MEDIAN = "median"
@@ -63,10 +63,10 @@ class Measured(StrEnum):
 
 
 def _read_reaction(value: object) -> object:
-    if isinstance(value, Measured):
+    if isinstance(value, ConvergenceStatistic):
         return value
-    if isinstance(value, str) and value in tuple(Measured):
-        return Measured(value)
+    if isinstance(value, str) and value in tuple(ConvergenceStatistic):
+        return ConvergenceStatistic(value)
     try:
         return SPAN.parse(value)
     except RefusedError:
@@ -76,12 +76,12 @@ def _read_reaction(value: object) -> object:
         ) from None
 
 
-def _written_reaction(value: Measured | int) -> str:
-    return str(value) if isinstance(value, Measured) else SPAN.written(value)
+def _written_reaction(value: ConvergenceStatistic | int) -> str:
+    return str(value) if isinstance(value, ConvergenceStatistic) else SPAN.written(value)
 
 
 ReactionTime = Annotated[
-    Measured | int,
+    ConvergenceStatistic | int,
     BeforeValidator(_read_reaction),
     WithJsonSchema({"type": "string", "examples": ["median", "p95", "150ms"]}),
     PlainSerializer(_written_reaction, return_type=str, when_used="json"),
@@ -130,10 +130,11 @@ class EventSpec(SpecModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        kinds = [kind.value for kind in Kind if getattr(self, kind) is not None]
+        kinds = [kind.value for kind in EventKind if getattr(self, kind) is not None]
         if len(kinds) != 1:
             raise RefusedError(
-                f"expected one of {listed(Kind)}, got {listed(kinds, 'and') if kinds else 'none'}",
+                f"expected one of {listed(EventKind)}, "
+                f"got {listed(kinds, 'and') if kinds else 'none'}",
                 keys=kinds[1:],
             )
         if (self.degrade is None) != (self.to is None):
@@ -145,8 +146,8 @@ class EventSpec(SpecModel):
         return self
 
     @property
-    def kind(self) -> Kind:
-        return next(kind for kind in Kind if getattr(self, kind) is not None)
+    def kind(self) -> EventKind:
+        return next(kind for kind in EventKind if getattr(self, kind) is not None)
 
     @property
     def target(self) -> str:
@@ -191,7 +192,7 @@ class TimelineSpec(SpecModel):
     reaction: Annotated[
         ReactionTime,
         Field(description="median or p95 of what the lab measured, or a time for all"),
-    ] = Measured.MEDIAN
+    ] = ConvergenceStatistic.MEDIAN
     retransmission: Annotated[
         RetransmissionSpec | None, Field(description="left out: as the job's transport, or NCCL's")
     ] = None

@@ -27,7 +27,7 @@ FORMS = (
 )
 
 
-class Thing(StrEnum):
+class TargetKind(StrEnum):
     """What kind of thing a target is."""
 
     LINK = "link"
@@ -39,10 +39,10 @@ class Thing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class EventTarget:
     """A thing and its name."""
 
-    thing: Thing
+    thing: TargetKind
     name: str
     count: int = 0
     """How many links."""
@@ -57,13 +57,13 @@ class Target:
 
     def __str__(self) -> str:
         match self.thing:
-            case Thing.LINKS:
+            case TargetKind.LINKS:
                 of = f"rack {self.name}" if self.rack else self.name
                 random = "random " if self.drawn else ""
                 return f"{self.count} {random}link{'s' * (self.count > 1)} of {of}"
-            case Thing.NIC:
+            case TargetKind.NIC:
                 return f"nic {self.name}:{self.nic}"
-            case Thing.PORT:
+            case TargetKind.PORT:
                 return f"port {self.name}:{self.nic}:{self.port}"
             case _:
                 return f"{self.thing} {self.name}"
@@ -71,29 +71,34 @@ class Target:
 
 _NODE = r"[a-z][a-z0-9-]*"
 _COUNT = r"[1-9][0-9]{0,5}"
-_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Target]], ...] = (
-    (rf"(?:link )?({_NODE}:{_NODE})", lambda match: Target(Thing.LINK, match[1])),
+_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], EventTarget]], ...] = (
+    (rf"(?:link )?({_NODE}:{_NODE})", lambda match: EventTarget(TargetKind.LINK, match[1])),
     (
         rf"({_COUNT}) (random )?links? of rack ({_COUNT})",
-        lambda match: Target(
-            Thing.LINKS, match[3], count=int(match[1]), drawn=bool(match[2]), rack=True
+        lambda match: EventTarget(
+            TargetKind.LINKS, match[3], count=int(match[1]), drawn=bool(match[2]), rack=True
         ),
     ),
     (
         rf"({_COUNT}) (random )?links? of ({_NODE})",
-        lambda match: Target(Thing.LINKS, match[3], count=int(match[1]), drawn=bool(match[2])),
+        lambda match: EventTarget(
+            TargetKind.LINKS, match[3], count=int(match[1]), drawn=bool(match[2])
+        ),
     ),
-    (rf"plane ({_COUNT})", lambda match: Target(Thing.PLANE, match[1])),
-    (rf"nic ({_NODE}):({_COUNT})", lambda match: Target(Thing.NIC, match[1], nic=int(match[2]))),
+    (rf"plane ({_COUNT})", lambda match: EventTarget(TargetKind.PLANE, match[1])),
+    (
+        rf"nic ({_NODE}):({_COUNT})",
+        lambda match: EventTarget(TargetKind.NIC, match[1], nic=int(match[2])),
+    ),
     (
         rf"port ({_NODE}):({_COUNT}):({_COUNT})",
-        lambda match: Target(Thing.PORT, match[1], nic=int(match[2]), port=int(match[3])),
+        lambda match: EventTarget(TargetKind.PORT, match[1], nic=int(match[2]), port=int(match[3])),
     ),
-    (rf"(?:switch )?({_NODE})", lambda match: Target(Thing.SWITCH, match[1])),
+    (rf"(?:switch )?({_NODE})", lambda match: EventTarget(TargetKind.SWITCH, match[1])),
 )
 
 
-def parse_target(text: object) -> Target:
+def parse_target(text: object) -> EventTarget:
     """Parse a target. Raises RefusedError, a ValueError, for any other text."""
     if isinstance(text, str):
         words = " ".join(text.split())
@@ -104,21 +109,21 @@ def parse_target(text: object) -> Target:
     raise RefusedError(f"expected what it happens to, got {shown(text)}", f"write {FORMS}")
 
 
-def links_of(network: Network, target: Target, draw: np.random.Generator) -> Ints:
+def links_of(network: Network, target: EventTarget, draw: np.random.Generator) -> Ints:
     """The links of a target, in build order; for a switch all its links.
 
     Raises InputError with similar or existing names if the network has no such target.
     """
     match target.thing:
-        case Thing.LINK:
+        case TargetKind.LINK:
             return np.array([_link(network, target.name)], np.int32)
-        case Thing.LINKS:
+        case TargetKind.LINKS:
             return _some_links(network, target, draw)
-        case Thing.SWITCH:
+        case TargetKind.SWITCH:
             return _links_at(network, [_switch(network, target.name)])
-        case Thing.PLANE:
+        case TargetKind.PLANE:
             return _plane(network, int(target.name))
-        case Thing.NIC | Thing.PORT:
+        case TargetKind.NIC | TargetKind.PORT:
             return _nic(network, target)
 
 
@@ -144,7 +149,7 @@ def _link(network: Network, name: str) -> int:
     return links[names.index(interface)]
 
 
-def _some_links(network: Network, target: Target, draw: np.random.Generator) -> Ints:
+def _some_links(network: Network, target: EventTarget, draw: np.random.Generator) -> Ints:
     node = _rack(network, target.name) if target.rack else node_number(network, target.name)
     links = _links_at(network, [node])
     if network.tier[node] == 1:
@@ -209,7 +214,7 @@ def _plane(network: Network, number: int) -> Ints:
     return _links_at(network, [*np.nonzero(aggs)[0].tolist(), *tors.tolist()])
 
 
-def _nic(network: Network, target: Target) -> Ints:
+def _nic(network: Network, target: EventTarget) -> Ints:
     server = node_number(network, target.name)
     if network.roles[server] is not Role.SERVER:
         raise InputError(f"{target.name} is a switch", f"name it so: switch {target.name}")
@@ -219,7 +224,7 @@ def _nic(network: Network, target: Target) -> Ints:
         raise InputError(f"{target.name} has no NIC {target.nic}", f"it has {len(nics)}")
     links = network.nic_links[chosen[0]]
     links = links[links != NONE]
-    if target.thing is Thing.NIC:
+    if target.thing is TargetKind.NIC:
         return np.asarray(links)
     if target.port > len(links):
         raise InputError(

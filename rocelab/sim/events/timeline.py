@@ -17,17 +17,17 @@ from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.base.units import SHARE
 from rocelab.labfile.base import SECOND
 from rocelab.routes.arrays.network import Network
-from rocelab.sim.events.reaction import FLAP_NS, Breakage, Place, reaction_of
-from rocelab.sim.events.spec import EventSpec, Kind, Measured, TimelineSpec
-from rocelab.sim.events.targets import Thing, links_of, parse_target
+from rocelab.sim.events.reaction import FLAP_NS, Breakage, ReactionPlace, reaction_of
+from rocelab.sim.events.spec import ConvergenceStatistic, EventKind, EventSpec, TimelineSpec
+from rocelab.sim.events.targets import TargetKind, links_of, parse_target
 
 
 @dataclass(frozen=True, eq=False)
-class Outage:
+class EventOutage:
     """An event on a network."""
 
     what: str
-    kind: Kind
+    kind: EventKind
     links: Ints
     """Those it affects."""
     begins_s: float
@@ -42,7 +42,7 @@ class Outage:
     @property
     def loses_packets(self) -> bool:
         """Whether flows lose packets: a drain moves them first."""
-        return self.kind not in (Kind.DRAIN, Kind.DEGRADE)
+        return self.kind not in (EventKind.DRAIN, EventKind.DEGRADE)
 
     @property
     def routed_s(self) -> float:
@@ -51,13 +51,13 @@ class Outage:
         return moved if moved < self.ends_s else math.inf
 
 
-def resolve(network: Network, spec: TimelineSpec) -> tuple[Outage, ...]:
+def resolve(network: Network, spec: TimelineSpec) -> tuple[EventOutage, ...]:
     """The outages of a timeline on a network.
 
     Raises SpecError with every event whose target the network does not have.
     """
     draw = np.random.default_rng(spec.seed)
-    outages: list[Outage] = []
+    outages: list[EventOutage] = []
     problems: list[Problem] = []
     for event in spec.events:
         try:
@@ -73,16 +73,16 @@ def resolve(network: Network, spec: TimelineSpec) -> tuple[Outage, ...]:
 def outage_of(
     network: Network,
     event: EventSpec,
-    reaction: Measured | int = Measured.MEDIAN,
+    reaction: ConvergenceStatistic | int = ConvergenceStatistic.MEDIAN,
     draw: np.random.Generator | None = None,
-) -> Outage:
+) -> EventOutage:
     """The outage of one event. Raises InputError as `links_of` does."""
     target = parse_target(event.target)
     links = links_of(network, target, draw or np.random.default_rng(1))
     asked = reaction if event.reaction is None else event.reaction
     reaction_s, source = _reaction(network, event, target.thing, links, asked)
     begins_s = event.at / SECOND
-    return Outage(
+    return EventOutage(
         what=f"{event.kind} {target}",
         kind=event.kind,
         links=links,
@@ -94,21 +94,23 @@ def outage_of(
     )
 
 
-def link_state(network: Network, outages: Iterable[tuple[Outage, bool]]) -> tuple[Bools, Floats]:
+def link_state(
+    network: Network, outages: Iterable[tuple[EventOutage, bool]]
+) -> tuple[Bools, Floats]:
     """The links that routing sees as up, L, and the capacity of each send, 2L, in bit/s, during
     these outages; the second of each pair is whether routing has moved. A drained link carries what
     is on it."""
     up = np.ones(network.links, bool)
     part = np.ones(network.links)
     for outage, routed in outages:
-        if outage.kind is not Kind.DRAIN:
+        if outage.kind is not EventKind.DRAIN:
             part[outage.links] = np.minimum(part[outage.links], outage.remaining)
-        if outage.kind is not Kind.DEGRADE and routed:
+        if outage.kind is not EventKind.DEGRADE and routed:
             up[outage.links] = False
     return up, network.capacity_bps * np.repeat(part, 2)
 
 
-def moments_of(outages: Iterable[Outage]) -> list[float]:
+def moments_of(outages: Iterable[EventOutage]) -> list[float]:
     """When something happens to links or routes, ascending."""
     return sorted(
         moment
@@ -118,7 +120,7 @@ def moments_of(outages: Iterable[Outage]) -> list[float]:
     )
 
 
-class Links:
+class LinkStates:
     """The state of a network's links at a moment: as of `link_state`."""
 
     def __init__(self, network: Network) -> None:
@@ -126,7 +128,7 @@ class Links:
         self.up = np.ones(network.links, bool)
         self.capacity_bps = network.capacity_bps
 
-    def at(self, now_s: float, outages: Sequence[Outage]) -> tuple[bool, bool]:
+    def at(self, now_s: float, outages: Sequence[EventOutage]) -> tuple[bool, bool]:
         """Go on to a moment; whether capacities, and whether the links that routing uses, stay."""
         on = [
             (outage, outage.routed_s <= now_s)
@@ -138,7 +140,7 @@ class Links:
         # on it.
         silent = np.zeros(len(up), bool)
         for outage, _ in on:
-            silent[outage.links] |= outage.kind is not Kind.DEGRADE
+            silent[outage.links] |= outage.kind is not EventKind.DEGRADE
         up &= self.up | ~silent
         same = np.array_equal(capacity_bps, self.capacity_bps), np.array_equal(up, self.up)
         self.up, self.capacity_bps = up, capacity_bps
@@ -146,26 +148,30 @@ class Links:
 
 
 def _reaction(
-    network: Network, event: EventSpec, thing: Thing, links: Ints, asked: Measured | int
+    network: Network,
+    event: EventSpec,
+    thing: TargetKind,
+    links: Ints,
+    asked: ConvergenceStatistic | int,
 ) -> tuple[float, str]:
-    if event.kind is Kind.DEGRADE:
+    if event.kind is EventKind.DEGRADE:
         return math.inf, "routing ignores rates"
-    if not isinstance(asked, Measured):
+    if not isinstance(asked, ConvergenceStatistic):
         return asked / SECOND, "as given"
     place, fan_out = _place(network, thing, links)
     measured = reaction_of(network.spec, _breakage(event, thing, place), place, fan_out)
     return measured.at(asked), measured.source
 
 
-def _breakage(event: EventSpec, thing: Thing, place: Place) -> Breakage:
+def _breakage(event: EventSpec, thing: TargetKind, place: ReactionPlace) -> Breakage:
     match event.kind:
-        case Kind.BLACKHOLE:
+        case EventKind.BLACKHOLE:
             return Breakage.SILENT
-        case Kind.CRASH:
+        case EventKind.CRASH:
             return Breakage.CRASH
-        case Kind.DRAIN:
+        case EventKind.DRAIN:
             return Breakage.DRAIN
-        case _ if thing is Thing.SWITCH and place is Place.SPINE:
+        case _ if thing is TargetKind.SWITCH and place is ReactionPlace.SPINE:
             return Breakage.POWER
         case _ if event.lasts is not None and event.lasts <= FLAP_NS:
             return Breakage.FLAP
@@ -173,16 +179,18 @@ def _breakage(event: EventSpec, thing: Thing, place: Place) -> Breakage:
             return Breakage.CABLE
 
 
-def _place(network: Network, thing: Thing, links: Sequence[int] | Ints) -> tuple[Place, int]:
+def _place(
+    network: Network, thing: TargetKind, links: Sequence[int] | Ints
+) -> tuple[ReactionPlace, int]:
     """The place in the fabric, the one with the longest reaction if several; and the fan-out
     there."""
     if not len(links):
-        return Place.SPINE, 1
+        return ReactionPlace.SPINE, 1
     lower = network.lower[links]
     first = lower[np.argmin(network.tier[lower])]
     fan_out = int(np.count_nonzero(network.lower == first))
     if network.tier[first] == 0:
-        return Place.NIC, fan_out
-    if thing is Thing.SWITCH:
-        return Place.SPINE, fan_out
-    return (Place.RACK if network.tier[first] == 1 else Place.TRUNK), fan_out
+        return ReactionPlace.NIC, fan_out
+    if thing is TargetKind.SWITCH:
+        return ReactionPlace.SPINE, fan_out
+    return (ReactionPlace.RACK if network.tier[first] == 1 else ReactionPlace.TRUNK), fan_out

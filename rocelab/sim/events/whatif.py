@@ -15,8 +15,8 @@ from rocelab.results.whatif import JobCost, WhatIf, is_lucky
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.events.longrun import Conditions, IterationTimes
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.spec import Kind, RestartSpec
-from rocelab.sim.events.timeline import Outage
+from rocelab.sim.events.spec import EventKind, RestartSpec
+from rocelab.sim.events.timeline import EventOutage
 
 SCHEMA_VERSION = 1
 
@@ -26,7 +26,7 @@ FOR_GOOD_S = 3600.0
 
 def what_if(
     network: Network,
-    outage: Outage,
+    outage: EventOutage,
     iteration_times: IterationTimes,
     gpus: Mapping[str, int],
     retransmissions: Mapping[str, Retransmission],
@@ -74,7 +74,7 @@ def _cost(
     job: str,
     gpus: int,
     times_s: tuple[float, float, float],
-    outage: Outage,
+    outage: EventOutage,
     over_s: float,
     retransmission: Retransmission,
     restart: RestartSpec,
@@ -82,7 +82,7 @@ def _cost(
     before_s, onset_s, during_s = times_s
     lasts_s = outage.ends_s - outage.begins_s
     # Nothing happens before a drain has moved the routes.
-    felt_s = outage.reaction_s if outage.kind is Kind.DRAIN else 0.0
+    felt_s = outage.reaction_s if outage.kind is EventKind.DRAIN else 0.0
     waits_s = 0.0
     if not (math.isfinite(onset_s) and math.isfinite(during_s)):
         whole_s = min(outage.reaction_s, lasts_s) if math.isfinite(during_s) else lasts_s

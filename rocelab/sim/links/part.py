@@ -15,7 +15,7 @@ from rocelab.base.progress import ProgressSink
 from rocelab.jobs.messages import Messages
 from rocelab.routes.arrays.flows import Paths, ways_along
 from rocelab.sim.engine.program import Program
-from rocelab.sim.links.traffic import Part, Traffic
+from rocelab.sim.links.traffic import LinkTraffic, Part
 from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import ACK_BYTES, OVERHEAD_BYTES, Queues, Sending
@@ -28,7 +28,7 @@ ACK_BITS = 8 * ACK_BYTES
 class Links:
     """The links of a network, 2L, and their flows. round_s: of each flow, F, as of `rounds_s`."""
 
-    traffic: Traffic
+    traffic: LinkTraffic
     capacity_bps: Floats
     latency_s: float
     queues: Queues
@@ -101,7 +101,7 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
     return Passed(part, chunk, over_s + links.latency_s, run)
 
 
-def rounds_s(traffic: Traffic, capacity_bps: Floats, latency_s: float) -> Floats:
+def rounds_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: float) -> Floats:
     """How long it takes from packets to their ACK where nothing waits, F."""
     paths = traffic.paths
     bit_s, nic = 1 / capacity_bps[paths.sends], paths.start[:-1]
@@ -110,7 +110,7 @@ def rounds_s(traffic: Traffic, capacity_bps: Floats, latency_s: float) -> Floats
     return found_s + 2 * latency_s * traffic.hops
 
 
-def _serialised_s(traffic: Traffic, flow: Longs, sums_s: Floats, slowest_s: Floats) -> Floats:
+def _serialised_s(traffic: LinkTraffic, flow: Longs, sums_s: Floats, slowest_s: Floats) -> Floats:
     """How long links serialise packets of these flows and their ACK: the first packet and the ACK
     one link after the other, and the other packets only the slowest link, as they are sent on while
     they come. Seconds of a bit: over all links, and over the slowest."""
@@ -141,14 +141,14 @@ def _slowest_bps(links: Links, part: Part) -> Floats:
     return rates
 
 
-def _last_bits(traffic: Traffic, chunk: Longs) -> Longs:
+def _last_bits(traffic: LinkTraffic, chunk: Longs) -> Longs:
     """On the wire, the last packet of each chunk, but for its own header."""
     mtu = traffic.sending.mtu[traffic.flow[chunk]]
     bits: Longs = 8 * (OVERHEAD_BYTES + (traffic.payload_bytes[chunk] - 1) % mtu + 1)
     return bits
 
 
-def _chunks(traffic: Traffic, part: Part) -> tuple[Longs, Longs]:
+def _chunks(traffic: LinkTraffic, part: Part) -> tuple[Longs, Longs]:
     """The chunks of each passage of a part, and the passage that each is of."""
     counts = np.diff(traffic.first)[part.flow]
     passage = np.repeat(np.arange(len(counts)), counts)

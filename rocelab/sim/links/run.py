@@ -25,7 +25,7 @@ from rocelab.planning.queues import BINS
 from rocelab.routes.arrays.flows import Paths, paths_taken
 from rocelab.sim.engine.program import Program
 from rocelab.sim.links.part import ACK_BITS, Links, pass_part, rounds_s
-from rocelab.sim.links.traffic import Part, Traffic, stages, traffic_of
+from rocelab.sim.links.traffic import LinkTraffic, Part, stages, traffic_of
 from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.state import Buffer, Pause, zeros
@@ -210,7 +210,7 @@ def _in_order(opened_s: Floats, first: Longs) -> Floats:
     return opened_s
 
 
-def _for_chunks(queues: Queues, traffic: Traffic) -> Queues:
+def _for_chunks(queues: Queues, traffic: LinkTraffic) -> Queues:
     """Queues that take a chunk as a single packet where they take its first one."""
     further = int((traffic.most_packets - 1).max()) * (
         int(traffic.sending.mtu.max()) + OVERHEAD_BYTES
@@ -231,7 +231,7 @@ def _go_on(_: Progress) -> None:
 _SMALLER = "use --engine fluid, a shorter duration, a lower load or fewer NICs"
 
 
-def _check_size(rounds: Sequence[Traffic]) -> None:
+def _check_size(rounds: Sequence[LinkTraffic]) -> None:
     hops = sum(int((batch.packets * (2 * batch.hops - 1)).sum()) for batch in rounds)
     threads = _threads()
     seconds = hops / HOPS_PER_SECOND / threads

@@ -33,7 +33,7 @@ MOST_STAGES = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class LinkTraffic:
     """F flows in C chunks. start_s, packets, window, acked_bits: of each flow; window: in chunks,
     which have as many packets as the flow's window; acked_bits: of the packets that an ACK is for,
     when its ACKs are closest. The chunks of flow f are first[f] up to first[f + 1]; flow,
@@ -71,7 +71,7 @@ class Traffic:
         """Links on each flow's path, F."""
         return np.diff(self.paths.start)
 
-    def coarse(self) -> Traffic:
+    def coarse(self) -> LinkTraffic:
         """The same with a chunk as a single packet of as many bytes on the wire."""
         further = -(-self.payload_bytes // self.sending.mtu[self.flow]) - 1
         payload_bytes = self.payload_bytes + OVERHEAD_BYTES * np.maximum(0, further)
@@ -93,7 +93,7 @@ class Traffic:
         return np.where(number - self.first[self.flow] >= window, number - window, -1)
 
 
-def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
+def traffic_of(program: Program, paths: Paths, sending: Sending) -> LinkTraffic:
     """The traffic of a program whose tasks wait for no other, and whose transfers have a flow
     each."""
     messages = sending.messages
@@ -117,7 +117,7 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
     acked_bits = np.gcd(sending.window, sending.ack_every) * packet_bits[first[:-1]]
     start_s = np.zeros(len(paths))
     start_s[program.flow] = np.repeat(program.delay_s, np.diff(program.first_transfer))
-    return Traffic(
+    return LinkTraffic(
         paths=paths,
         sending=sending,
         start_s=start_s,
@@ -149,7 +149,7 @@ class Part:
     hop: Longs
 
 
-def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
+def stages(traffic: LinkTraffic, sends: int) -> Iterator[list[Part]]:
     """The parts of each stage, which depend on none of the same stage. sends: of the network.
     Raises InputError if links follow each other in a ring."""
     paths = traffic.paths

@@ -22,9 +22,9 @@ from rocelab.sim.packets.sending import (
     ACK_BYTES,
     CLEARANCE_BYTES,
     CNP_BYTES,
-    Admission,
     Gathering,
     Queues,
+    SendAdmission,
     Sending,
     class_order,
     wire_bytes,
@@ -303,7 +303,7 @@ def _most_ports(host: Records[Host]) -> int:
 
 
 def _clearance(
-    admission: Admission | None, flow: Records[Flow], endless: int
+    admission: SendAdmission | None, flow: Records[Flow], endless: int
 ) -> Records[Clearance]:
     """Of each of the last flows, which send an `endless` transfer as messages arrive."""
     if admission is None:

@@ -30,7 +30,7 @@ PS = 10**12
 
 
 @dataclass(frozen=True, eq=False)
-class Watchdog:
+class WatchdogTimes:
     """Times in ps. discards: packets of a queue that it frees are lost."""
 
     detection_ps: int
@@ -39,7 +39,7 @@ class Watchdog:
 
 
 @dataclass(frozen=True, eq=False)
-class Drain:
+class BufferDrain:
     """Receive buffers of NICs with slow hosts, of each send, 2L: how fast the host takes what
     arrives, 0 of a send to a switch; in bytes the buffer, and where it pauses and resumes."""
 
@@ -68,8 +68,8 @@ class Pausing:
     xoff: int
     dynamic_th: int
     xon_offset: int
-    watchdog: Watchdog | None = None
-    drain: Drain | None = None
+    watchdog: WatchdogTimes | None = None
+    drain: BufferDrain | None = None
 
 
 def pausing_of(
@@ -117,14 +117,14 @@ def pausing_of(
     drain = None
     if pfc.nic.drain is not None:
         rate_bps = [round(value * pfc.nic.drain / 10**6) for value in bps]
-        drain = Drain(
+        drain = BufferDrain(
             np.where(is_switch, 0, np.array(rate_bps)[rate]),
             (pfc.nic.buffer + np.array(slack))[rate],
             *np.array(thresholds).T[:, rate],
         )
     watchdog = None
     if pfc.watchdog is not None:
-        watchdog = Watchdog(
+        watchdog = WatchdogTimes(
             pfc.watchdog.detection * 1000,
             pfc.watchdog.restoration * 1000,
             pfc.watchdog.action is WatchdogAction.DROP,

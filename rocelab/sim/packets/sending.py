@@ -45,7 +45,7 @@ _ECN = {Ecn.NOT_ECT: at.NOT_ECT, Ecn.ECT0: at.ECT, Ecn.CE: at.ALL_CE}
 
 
 @dataclass(frozen=True, eq=False)
-class Admission:
+class SendAdmission:
     """Clear-to-sends of receivers. The last G flows carry them. waits_for: of each flow, F, which
     of these; -1 if it sends without. Of each of these: initial: how many messages it clears at the
     beginning; parts: how many it takes to post one, a part on each queue pair, or 1."""
@@ -92,7 +92,7 @@ class Sending:
     reach: Longs
     selective: Longs
     rules: Rates
-    admission: Admission | None = None
+    admission: SendAdmission | None = None
     gathering: Gathering | None = None
 
 
@@ -204,7 +204,7 @@ def sending_of(
 
 def admission_of(
     transports: Sequence[TransportSpec], job: Longs, waits_for: Longs
-) -> Admission | None:
+) -> SendAdmission | None:
     control = job[len(waits_for) :]
     if not len(control):
         return None
@@ -222,7 +222,9 @@ def admission_of(
         np.int64,
     )
     none = np.full(len(control), NONE)
-    return Admission(np.concatenate((waits_for, none)), (messages * parts)[control], parts[control])
+    return SendAdmission(
+        np.concatenate((waits_for, none)), (messages * parts)[control], parts[control]
+    )
 
 
 def class_order(sending: Sending) -> tuple[list[int], int]:

@@ -30,7 +30,7 @@ from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import withheld
 from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems
 from rocelab.results.simulation import PacketCounts
-from rocelab.sim.sweep.spec import PARTS, Part, SimulateSpec, Sweep
+from rocelab.sim.sweep.spec import PARTS, SimulateSpec, Sweep, SweepPart
 
 Inputs = dict[str, Any]
 """What `run_cell` takes: the keys `lab`, `job` and `simulate`, each with plain JSON values."""
@@ -44,7 +44,7 @@ WARNINGS, BETWEEN_WARNINGS = "warnings", " | "
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SweepCell:
     """One simulation."""
 
     values: Mapping[str, Data]
@@ -65,7 +65,7 @@ def tool_version() -> str:
     return version("rocelab")
 
 
-def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
+def cells_of(sweep: Sweep) -> tuple[SweepCell, ...]:
     """Every cell in the order of the grid, the last axis fastest.
 
     Raises SpecError with every problem of every cell, each at the value or key it is about.
@@ -85,7 +85,7 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
             problems.note_ranks(values, job.model, nics)
         inputs = {"lab": lab.data, "job": job.data, "simulate": options.data}
         digest = digest_of(inputs, _named_by(job.model))
-        cells.append(Cell(values, inputs, digest, nics, _flows(job.data, ranks)))
+        cells.append(SweepCell(values, inputs, digest, nics, _flows(job.data, ranks)))
     problems.raise_any()
     return tuple(cells)
 
@@ -296,7 +296,7 @@ class _Problems:
                 return replace(problem, file=source.file, line=source.line(path), key=dotted(path))
         return None
 
-    def _at_key(self, part: Part, problem: Problem) -> Problem:
+    def _at_key(self, part: SweepPart, problem: Problem) -> Problem:
         inside = ".".join(piece for piece in (part.inside, problem.key) if piece)
         return replace(problem, line=problem.line or None, key=inside)
 

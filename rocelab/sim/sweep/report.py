@@ -80,7 +80,7 @@ Setting = tuple[Data, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PanelLayout:
     """The role of each axis: `lines` has all axes that lines distinguish."""
 
     x: Axis
@@ -89,7 +89,7 @@ class Layout:
     rows: Axis | None
 
 
-def layout_of(axes: Sequence[Axis]) -> Layout:
+def layout_of(axes: Sequence[Axis]) -> PanelLayout:
     """The role of each axis of a sweep in its plots; seeds become bands."""
     several = [axis for axis in axes if len(axis.settings) > 1] or list(axes)
     left = [axis for axis in several if not axis.repeats] or several
@@ -101,7 +101,7 @@ def layout_of(axes: Sequence[Axis]) -> Layout:
     others = [axis for axis in left if axis is not lines]
     columns, rows = [*others[:2], None, None][:2]
     told_by_line = ([] if lines is None else [lines]) + others[2:]
-    return Layout(x, tuple(told_by_line), columns, rows)
+    return PanelLayout(x, tuple(told_by_line), columns, rows)
 
 
 def numbers(axis: Axis) -> list[float] | None:
@@ -153,7 +153,7 @@ def _failed(sweep: Sweep, rows: Sequence[Row]) -> Iterator[Note]:
 
 
 def _plots(
-    layout: Layout, rows: Sequence[Row], names: Sequence[str], *, repeats: bool
+    layout: PanelLayout, rows: Sequence[Row], names: Sequence[str], *, repeats: bool
 ) -> Iterator[Section]:
     text = "Lines are medians over repeats, bands go from the least to the greatest."
     note = (Note(text, Tone.QUIET),) if repeats else ()
@@ -271,7 +271,7 @@ def _by_settings(
             yield settings, group
 
 
-def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Drawing:
+def small_multiples(layout: PanelLayout, rows: Sequence[Row], name: str) -> Drawing:
     """One figure over the x axis: a line per scheme, a panel for each setting of two more keys."""
 
     def draw() -> Drawing:
@@ -301,7 +301,7 @@ def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Drawing:
     return styled(draw)()
 
 
-def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str, scale: float) -> None:
+def _panel(axis: Axes, layout: PanelLayout, rows: Sequence[Row], name: str, scale: float) -> None:
     x = numbers(layout.x)
     at = list(range(len(layout.x.settings))) if x is None else x
     parts = itertools.product(*(axis.settings for axis in layout.lines))

@@ -27,14 +27,14 @@ from rocelab.base.interruption import undone
 from rocelab.base.outputs import Folder
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.report.renderers.page import html
-from rocelab.sim.sweep.cells import WARNINGS, Cell, Figures, Inputs, cells_of, run_cell
+from rocelab.sim.sweep.cells import WARNINGS, Figures, Inputs, SweepCell, cells_of, run_cell
 from rocelab.sim.sweep.report import sweep_document
 from rocelab.sim.sweep.spec import Sweep
 from rocelab.sim.sweep.store import (
     REPORT,
-    Journal,
-    Record,
+    CellRecord,
     Row,
+    SweepJournal,
     need_pyarrow,
     open_journal,
     table_metadata,
@@ -112,7 +112,7 @@ def run_sweep(
     return SweepResult(rows, ran, len({cell.digest for cell in cells}) - len(todo), left)
 
 
-def _write(folder: Folder, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> None:
+def _write(folder: Folder, sweep: Sweep, cells: Sequence[SweepCell], rows: Sequence[Row]) -> None:
     """Write the table and the page, unless the existing ones are of these cells."""
     text = json.dumps([cell.digest for cell in cells])
     metadata = {
@@ -128,7 +128,7 @@ def _write(folder: Folder, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[R
     write_table(folder, rows, metadata)
 
 
-def _row(cell: Cell, record: Record) -> Row:
+def _row(cell: SweepCell, record: CellRecord) -> Row:
     return {
         **cell.values,
         **record.figures,
@@ -139,7 +139,7 @@ def _row(cell: Cell, record: Record) -> Row:
     }
 
 
-def _outlook(cells: Sequence[Cell], todo: Sequence[Cell], journal: Journal) -> str:
+def _outlook(cells: Sequence[SweepCell], todo: Sequence[SweepCell], journal: SweepJournal) -> str:
     """The outlook of a sweep: its cells, the largest of them, and the cost of finished ones."""
     known = [journal.records[cell.digest] for cell in cells if cell.digest in journal.records]
     took = [record.wall_s for record in known if record.error is None]
@@ -221,10 +221,10 @@ class _Interrupts:
 
 
 def _run_cells(
-    cells: Sequence[Cell],
+    cells: Sequence[SweepCell],
     function: CellFunction,
     hire: Hire,
-    journal: Journal,
+    journal: SweepJournal,
     progress: ProgressSink,
     say: Callable[[str], None],
 ) -> int:
@@ -234,7 +234,7 @@ def _run_cells(
     cell whose worker dies again is the cause.
     """
     queue = deque(cells)
-    suspects: list[Cell] = []
+    suspects: list[SweepCell] = []
     runner = _Runner(function, journal, progress, len(cells), _Interrupts(say))
     with runner.interrupts.noted():
         while queue and not runner.interrupts.asked:
@@ -255,18 +255,20 @@ _DIED: Attempt = ({}, "its process died; it may have run out of memory", 0.0, No
 @dataclass(slots=True)
 class _Runner:
     function: CellFunction
-    journal: Journal
+    journal: SweepJournal
     progress: ProgressSink
     total: int
     interrupts: _Interrupts
     done: int = 0
 
-    def run(self, pool: WorkerPool, queue: deque[Cell], slots: Callable[[], int]) -> list[Cell]:
+    def run(
+        self, pool: WorkerPool, queue: deque[SweepCell], slots: Callable[[], int]
+    ) -> list[SweepCell]:
         """Run cells until none is left, an interrupt comes or a process dies. Returns the cells
         under way when it died."""
         self.progress(Progress("cells", self.done, self.total))
-        under_way: dict[Future[Attempt], Cell] = {}
-        lost: list[Cell] = []
+        under_way: dict[Future[Attempt], SweepCell] = {}
+        lost: list[SweepCell] = []
         while True:
             while queue and not lost and not self.interrupts.asked and len(under_way) < slots():
                 try:
@@ -287,9 +289,9 @@ class _Runner:
                 except Exception as error:  # of a cluster's worker, such as one that died thrice
                     self.note(cell, ({}, f"{type(error).__name__}: {error}", 0.0, None))
 
-    def note(self, cell: Cell, came: Attempt) -> None:
+    def note(self, cell: SweepCell, came: Attempt) -> None:
         """Record the result of a cell."""
         warnings = came[0].pop(WARNINGS, None)
-        self.journal.add([Record(cell.digest, cell.values, *came, warnings)])
+        self.journal.add([CellRecord(cell.digest, cell.values, *came, warnings)])
         self.done += 1
         self.progress(Progress("cells", self.done, self.total))

@@ -212,7 +212,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SweepPart:
     """What cells share of a lab, a job or the options, as in its file at `path`. `inside` is the
     block of that file, for messages; empty for the whole file. `is_quoted`: whether messages may
     quote the file, as in `rocelab.labfile.reference`."""
@@ -228,7 +228,7 @@ class Sweep:
     """A sweep as written, its parts by name (of PARTS), and the axes of its grid."""
 
     source: YamlSource
-    parts: Mapping[str, Part]
+    parts: Mapping[str, SweepPart]
     axes: tuple[Axis, ...]
 
     @property
@@ -260,7 +260,7 @@ def read_sweep(path: Path) -> Sweep:
     return Sweep(source, parts, tuple(_axes(spec)))
 
 
-def _part(source: YamlSource, name: str, sweep: Path) -> Part:
+def _part(source: YamlSource, name: str, sweep: Path) -> SweepPart:
     said = source.data[name]
     if not isinstance(said, str):
         return _block(source, sweep, name)
@@ -272,25 +272,25 @@ def _part(source: YamlSource, name: str, sweep: Path) -> Part:
     return replace(part, is_quoted=may_be_quoted(named, sweep))
 
 
-def _only_job(source: YamlSource, path: Path) -> Part:
+def _only_job(source: YamlSource, path: Path) -> SweepPart:
     """The file itself, or the only job of a file with a list of jobs. Raises SpecError for
     several."""
     jobs = source.data.get("jobs")
     if not isinstance(jobs, list):
-        return Part(source, path)
+        return SweepPart(source, path)
     if len(jobs) != 1 or not isinstance(jobs[0], dict):
         problem = "a sweep runs one job, and this file does not list just one"
         hint = "write the job that is meant into a file of its own"
         raise SpecError([Problem(source.file, source.line(("jobs",)), "jobs", problem, hint)])
     lines = {path[2:]: line for path, line in source.lines.items() if path[:2] == ("jobs", 0)}
-    return Part(YamlSource(source.file, jobs[0], lines), path, "jobs[0]")
+    return SweepPart(YamlSource(source.file, jobs[0], lines), path, "jobs[0]")
 
 
-def _block(source: YamlSource, path: Path, name: str) -> Part:
+def _block(source: YamlSource, path: Path, name: str) -> SweepPart:
     data = source.data.get(name, {})
     assert isinstance(data, dict)
     lines = {path[1:]: line for path, line in source.lines.items() if path[:1] == (name,)}
-    return Part(YamlSource(source.file, data, lines), path, name)
+    return SweepPart(YamlSource(source.file, data, lines), path, name)
 
 
 def _axes(spec: SweepSpec) -> Iterable[Axis]:

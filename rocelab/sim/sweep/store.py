@@ -49,7 +49,7 @@ Figure = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CellRecord:
     """The result of a cell, by its digest: figures, or the error that ended it."""
 
     digest: str
@@ -64,18 +64,18 @@ class Record:
     """Of the simulation, as `run_cell` has them."""
 
 
-_RECORD = TypeAdapter(Record)
+_RECORD = TypeAdapter(CellRecord)
 
 
-class Journal:
+class SweepJournal:
     """The records of a folder. Only one process has it open: see `open_journal`."""
 
-    def __init__(self, folder: Folder, file: IO[bytes], records: dict[str, Record]) -> None:
+    def __init__(self, folder: Folder, file: IO[bytes], records: dict[str, CellRecord]) -> None:
         self.folder = folder
         self._file = file
         self.records = records
 
-    def add(self, records: Iterable[Record]) -> None:
+    def add(self, records: Iterable[CellRecord]) -> None:
         """Add results of cells; they are on disk on return. Raises OSError."""
         for record in records:
             self.records[record.digest] = record
@@ -85,7 +85,7 @@ class Journal:
 
 
 @contextmanager
-def open_journal(folder: Path) -> Iterator[Journal]:
+def open_journal(folder: Path) -> Iterator[SweepJournal]:
     """Open and lock the journal in `folder`, which is created if missing.
 
     An incomplete last line is dropped. Raises InputError if another sweep works in the folder, the
@@ -105,7 +105,7 @@ def open_journal(folder: Path) -> Iterator[Journal]:
                 "wait for it to end, or give another folder with --out",
             ) from None
         opened.sync()
-        yield Journal(opened, file, _read(file, path))
+        yield SweepJournal(opened, file, _read(file, path))
 
 
 def _opened_file(folder: Folder) -> IO[bytes]:
@@ -126,7 +126,7 @@ def _unwritable(error: OSError, path: Path) -> InputError:
     )
 
 
-def _read(file: IO[bytes], path: Path) -> dict[str, Record]:
+def _read(file: IO[bytes], path: Path) -> dict[str, CellRecord]:
     size = os.fstat(file.fileno()).st_size
     if size > MAX_JOURNAL_BYTES:
         raise InputError(

@@ -33,7 +33,7 @@ SCHEMA_VERSION = "0.0.4"
 Value = bool | int | float | str | bytes | tuple["Value", ...]
 
 
-class Kind(IntEnum):
+class NodeKind(IntEnum):
     """What a node is (Chakra's NodeType)."""
 
     INVALID = 0
@@ -92,12 +92,12 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ChakraNode:
     """A node of a rank's trace."""
 
     id: int
     name: str
-    kind: Kind
+    kind: NodeKind
     ctrl_deps: tuple[int, ...] = ()
     data_deps: tuple[int, ...] = ()
     duration_us: int = 0
@@ -113,7 +113,7 @@ class Trace:
     source: str
     """The file, for error messages."""
     metadata: Metadata
-    nodes: tuple[Node, ...]
+    nodes: tuple[ChakraNode, ...]
 
 
 def read_traces(path: Path, progress: ProgressSink = no_progress) -> tuple[Trace, ...]:
@@ -212,7 +212,7 @@ def _read(
             f"{source} does not begin with the metadata of a Chakra execution trace",
             hint="convert the profiler's JSON with chakra_converter first; its output is read here",
         )
-    nodes: list[Node] = []
+    nodes: list[ChakraNode] = []
     ids: dict[int, int] = {}
     dependencies = 0
     for number, (place, text) in enumerate(messages, start=1):
@@ -294,11 +294,11 @@ def _parsed(kind: Message, text: bytes, source: str, number: int, place: int) ->
         ) from None
 
 
-def _node(message: Message, ids: Mapping[int, int], place: str) -> Node:
-    if message.type not in Kind.__members__.values():
+def _node(message: Message, ids: Mapping[int, int], place: str) -> ChakraNode:
+    if message.type not in NodeKind.__members__.values():
         raise InputError(f"{place} is of an unknown type, {message.type}", hint=_DAMAGED)
-    kind = Kind(message.type)
-    return Node(
+    kind = NodeKind(message.type)
+    return ChakraNode(
         id=message.id,
         name=message.name,
         kind=kind,
@@ -311,7 +311,7 @@ def _node(message: Message, ids: Mapping[int, int], place: str) -> Node:
             for attr in message.attr
             if attr.name in _KEPT or attr.name.startswith(OUR_ATTRIBUTE)
         },
-        inputs=message.inputs.values if kind is Kind.METADATA else "",
+        inputs=message.inputs.values if kind is NodeKind.METADATA else "",
     )
 
 

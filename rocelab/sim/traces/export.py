@@ -23,9 +23,9 @@ from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.sim.traces.chakra import (
     MAX_NODES,
     SCHEMA_VERSION,
-    Kind,
+    ChakraNode,
     Metadata,
-    Node,
+    NodeKind,
     Trace,
     Value,
     write_trace_to,
@@ -110,7 +110,7 @@ def exported_workload(traces: Sequence[Trace], ranks: int) -> Workload:
     read: dict[int, _Read] = defaultdict(_Read)
     for rank, trace in enumerate(traces):
         for node in trace.nodes:
-            if node.kind is not Kind.RECEIVE:
+            if node.kind is not NodeKind.RECEIVE:
                 _take(read, node, rank, f"{trace.source}: node {node.id}")
     steps = attrs.get(_STEPS)
     if sorted(read) != list(range(steps if isinstance(steps, int) else -1)):
@@ -143,10 +143,10 @@ class _Parts:
         sends = sum(2 * len(step.sends.source) for step in self._workload.steps if step.sends)
         return sends + sum(len(ranks) for ranks in self._computing)
 
-    def of_rank(self, rank: int) -> tuple[Node, ...]:
+    def of_rank(self, rank: int) -> tuple[ChakraNode, ...]:
         """A rank's nodes, sends of a step before its receives."""
         ids = count()
-        nodes: list[Node] = []
+        nodes: list[ChakraNode] = []
         ends: dict[int, list[int]] = {}
         for number in self._steps_of[rank]:
             step = self._workload.steps[number]
@@ -164,7 +164,9 @@ class _Parts:
                 ends[number] = [*start]
                 micros = round(step.compute_s * 1e6) or int(step.compute_s > 0)
                 computed = {"is_cpu_op": False, **about}
-                nodes.append(Node(start[0], step.name, Kind.COMPUTE, (), waits, micros, computed))
+                nodes.append(
+                    ChakraNode(start[0], step.name, NodeKind.COMPUTE, (), waits, micros, computed)
+                )
             if step.sends is None:
                 continue
             sent, received = self._sent[number].get(rank, []), self._received[number].get(rank, [])
@@ -185,11 +187,13 @@ class _Parts:
                 if turn != NONE:
                     attrs[_TURN] = turn
                     before, last[turn] = last.get(turn, start), (node_id,)
-                nodes.append(Node(node_id, step.name, Kind.SEND, (), before, 0, attrs))
+                nodes.append(ChakraNode(node_id, step.name, NodeKind.SEND, (), before, 0, attrs))
                 ends[number].append(node_id)
             for place in received:
                 attrs = _message(step.sends, place, number)
-                nodes.append(Node(next(ids), step.name, Kind.RECEIVE, (), waits, 0, attrs))
+                nodes.append(
+                    ChakraNode(next(ids), step.name, NodeKind.RECEIVE, (), waits, 0, attrs)
+                )
                 ends[number].append(nodes[-1].id)
         return tuple(nodes)
 
@@ -305,7 +309,7 @@ class _Read:
         return Step(name, after, compute_s, sends, iteration)
 
 
-def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
+def _take(read: dict[int, _Read], node: ChakraNode, rank: int, place: str) -> None:
     """Add a node to its step."""
     attrs = node.attrs
     number = _whole(node, _STEP, place)
@@ -318,7 +322,7 @@ def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
     if len(earlier) < len(after) or step.about not in (None, about):
         raise _changed(place, f"it does not fit the other nodes of step {number}")
     step.about = about
-    if node.kind is not Kind.SEND:
+    if node.kind is not NodeKind.SEND:
         return
     destination, size = _whole(node, "comm_dst", place), _whole(node, "comm_size", place)
     index = _whole(node, _SEND, place)
@@ -332,7 +336,7 @@ def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
     step.sends[index] = _Send(rank, destination, size, rounds, parts, chain, turn)
 
 
-def _whole(node: Node, name: str, place: str, least: int = 0) -> int:
+def _whole(node: ChakraNode, name: str, place: str, least: int = 0) -> int:
     value = node.attrs.get(name)
     if not isinstance(value, int) or not least <= value < 2**53:
         raise _changed(place, f"{name} is {value!r}")

@@ -13,12 +13,12 @@ from math import prod
 import numpy as np
 
 from rocelab.base.errors import InputError
-from rocelab.sim.traces.chakra import Kind, Node, Trace
+from rocelab.sim.traces.chakra import ChakraNode, NodeKind, Trace
 
 Members = tuple[int, ...]
 
 
-class Groups:
+class CommunicatorGroups:
     """The groups of a job of `ranks` ranks.
 
     named: members by name, as in ASTRA-sim's communicator group file; groups in PyTorch's traces
@@ -47,10 +47,10 @@ class Groups:
             self._add(name, members, "the groups given")
         for trace in traces:
             for node in trace.nodes:
-                if node.kind is Kind.METADATA and "pg_name" in node.inputs:
+                if node.kind is NodeKind.METADATA and "pg_name" in node.inputs:
                     self._read(node, trace.source)
 
-    def of(self, node: Node, rank: int, place: str) -> tuple[Members, ...]:
+    def of(self, node: ChakraNode, rank: int, place: str) -> tuple[Members, ...]:
         """The groups of `node`: the group of `rank` or, if one trace stands for all ranks, as many
         groups as contain every rank once. `place` is for error messages.
 
@@ -113,7 +113,7 @@ class Groups:
             groups.append(group)
         return tuple(groups)
 
-    def _read(self, node: Node, source: str) -> None:
+    def _read(self, node: ChakraNode, source: str) -> None:
         begin, end = node.inputs.find("[{"), node.inputs.rfind("}]")
         try:
             table = json.loads(node.inputs[begin : end + 2])

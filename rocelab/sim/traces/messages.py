@@ -39,7 +39,7 @@ Message = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class TraceMessages:
     """The classes of the first message of a trace, and of all others."""
 
     metadata: Message
@@ -47,7 +47,7 @@ class Messages:
 
 
 @cache
-def message_classes() -> Messages:
+def message_classes() -> TraceMessages:
     """The classes, in a descriptor pool of their own, which avoids conflicts with other modules
     that loaded Chakra's schema. Raises MachineError if protobuf is not installed."""
     try:
@@ -93,7 +93,7 @@ def message_classes() -> Messages:
     def made(name: str) -> Message:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
-    return Messages(metadata=made("Metadata"), node=made("Node"))
+    return TraceMessages(metadata=made("Metadata"), node=made("Node"))
 
 
 def _add(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from rocelab.base.errors import Problem
 from rocelab.jobs.collectives import Pattern, those
 from rocelab.jobs.performance import busbw_factor
-from rocelab.sim.traces.nccl_rows import ELEMENT_BYTES, NcclRow, Recording, Timing, place
+from rocelab.sim.traces.nccl_rows import ELEMENT_BYTES, NcclRecording, NcclRow, NcclTiming, place
 
 _SLACK = 1e-6
 """Relative: for the arithmetic, beside the rounding of what is printed."""
@@ -57,7 +57,7 @@ class _Convention:
     busbw: float
 
 
-def run_problems(run: Recording, source: str) -> Iterator[Problem]:
+def run_problems(run: NcclRecording, source: str) -> Iterator[Problem]:
     """What shows that a run is not one job."""
     if run.listed_twice is not None:
         rank, first, second = run.listed_twice
@@ -80,7 +80,7 @@ def run_problems(run: Recording, source: str) -> Iterator[Problem]:
         yield Problem(source, max(run.groups.values()) or None, "", message, hint)
 
 
-def row_problems(run: Recording, source: str, pattern: Pattern, ranks: int) -> list[Problem]:
+def row_problems(run: NcclRecording, source: str, pattern: Pattern, ranks: int) -> list[Problem]:
     """What in the rows of a run contradicts itself, the collective, or the number of ranks."""
     problems = _few(
         source, [row for row in run.rows if _is_wrong(row, run)], _wrong_message, _FAILED
@@ -106,7 +106,7 @@ def row_problems(run: Recording, source: str, pattern: Pattern, ranks: int) -> l
     return problems + _few(source, faulty, lambda row: misfits[id(row)], hint)
 
 
-def with_times(run: Recording, pattern: Pattern, ranks: int) -> tuple[list[NcclRow], list[str]]:
+def with_times(run: NcclRecording, pattern: Pattern, ranks: int) -> tuple[list[NcclRow], list[str]]:
     """The rows that have bytes and a time of the collective, and what to say about the others.
 
     With `-C` the printed time is that of the CPU that launched; the collective's own is size /
@@ -170,11 +170,11 @@ def _rows(count: int) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _is_wrong(row: NcclRow, run: Recording) -> bool:
+def _is_wrong(row: NcclRow, run: NcclRecording) -> bool:
     return any(_fails(timing, row, run.counts_wrong) for timing in row.timings)
 
 
-def _fails(timing: Timing, row: NcclRow, counts_wrong: bool) -> bool:
+def _fails(timing: NcclTiming, row: NcclRow, counts_wrong: bool) -> bool:
     if timing.wrong is None:
         return False
     allowed = 0.0 if counts_wrong else _LARGEST_ERROR.get(row.type or "", 0.0)
@@ -223,7 +223,7 @@ def _conventions(pattern: Pattern, ranks: int) -> list[_Convention]:
 
 
 def _convention(
-    run: Recording, rows: Sequence[NcclRow], pattern: Pattern, ranks: int
+    run: NcclRecording, rows: Sequence[NcclRow], pattern: Pattern, ranks: int
 ) -> _Convention:
     """The convention that most rows follow."""
 
@@ -282,7 +282,7 @@ def _around(value: float, error: float) -> _Span:
 def _retimed(row: NcclRow, scale: float) -> NcclRow | None:
     """The row with times of size / algbw, None if algbw has too few digits."""
 
-    def timed(timing: Timing | None) -> Timing | None:
+    def timed(timing: NcclTiming | None) -> NcclTiming | None:
         if timing is None or timing.rounding.algbw_gbs > _LEAST_PRECISION * timing.algbw_gbs:
             return None
         time_us = row.size_bytes * scale / timing.algbw_gbs / 1000

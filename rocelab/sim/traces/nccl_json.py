@@ -13,9 +13,9 @@ from typing import Any
 
 from rocelab.base.errors import Problem, SpecError
 from rocelab.sim.traces.nccl_rows import (
+    NcclRecording,
     NcclRow,
-    Recording,
-    Timing,
+    NcclTiming,
     add_record,
     collective_of,
     size_of,
@@ -40,9 +40,9 @@ def log_lines(text: str, source: str) -> str | None:
     return "".join(texts) if texts and len(texts) == len(lines) else None
 
 
-def read_json(text: str, source: str) -> tuple[list[Recording], list[Problem]]:
+def read_json(text: str, source: str) -> tuple[list[NcclRecording], list[Problem]]:
     """Every run in a text of JSON, and what could not be read. Raises SpecError if it is none."""
-    runs: list[Recording] = []
+    runs: list[NcclRecording] = []
     problems: list[Problem] = []
     for line, record in _records(text, source):
         if isinstance(record, Mapping) and isinstance(record.get("results"), list):
@@ -79,11 +79,11 @@ def _parsed(text: str) -> object:
     return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
 
 
-def _document(document: Mapping[str, Any], source: str, problems: list[Problem]) -> Recording:
+def _document(document: Mapping[str, Any], source: str, problems: list[Problem]) -> NcclRecording:
     """A run of nccl-tests. Without MPI it lists one device of a process, with MPI one of each."""
     config = _mapping(document.get("config"))
     arguments = document.get("args")
-    run = Recording()
+    run = NcclRecording()
     if isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
         run.name = collective_of(arguments[0])
     devices = config.get("devices")
@@ -105,9 +105,9 @@ def _document(document: Mapping[str, Any], source: str, problems: list[Problem])
     return run
 
 
-def _halves(entry: Mapping[str, Any]) -> tuple[Sequence[Timing | None], bool]:
+def _halves(entry: Mapping[str, Any]) -> tuple[Sequence[NcclTiming | None], bool]:
     """The timings out of place and in place, and whether they are of a CPU."""
-    halves: list[Timing | None] = []
+    halves: list[NcclTiming | None] = []
     is_cpu_time = False
     for name in ("out_of_place", "in_place"):
         half = entry.get(name)
@@ -122,7 +122,7 @@ def _halves(entry: Mapping[str, Any]) -> tuple[Sequence[Timing | None], bool]:
     return halves, is_cpu_time
 
 
-def _row(entry: Mapping[str, Any], halves: Sequence[Timing | None], key: str) -> NcclRow:
+def _row(entry: Mapping[str, Any], halves: Sequence[NcclTiming | None], key: str) -> NcclRow:
     cells = {name: _cell(value).strip() for name, value in entry.items()}
     return NcclRow(
         None,
@@ -138,7 +138,7 @@ def _row(entry: Mapping[str, Any], halves: Sequence[Timing | None], key: str) ->
 
 
 def _record(
-    runs: list[Recording],
+    runs: list[NcclRecording],
     record: object,
     source: str,
     line: int | None,

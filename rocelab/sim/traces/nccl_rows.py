@@ -36,7 +36,7 @@ class Rounding:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class NcclTiming:
     """One half of a row. GB/s are 10^9 bytes."""
 
     time_us: float
@@ -60,13 +60,13 @@ class NcclRow:
     """None if the version does not print them."""
     root: int | None
     """None if the version does not print them."""
-    out_of_place: Timing | None
-    in_place: Timing | None
+    out_of_place: NcclTiming | None
+    in_place: NcclTiming | None
     key: str = ""
     """The row's place in a JSON document, which has no lines."""
 
     @property
-    def timing(self) -> Timing:
+    def timing(self) -> NcclTiming:
         """The out-of-place timing, or the in-place one if there is no other."""
         timing = self.out_of_place or self.in_place
         assert timing is not None
@@ -80,13 +80,13 @@ class NcclRow:
         return self.size_bytes // part if part and self.size_bytes % part == 0 else None
 
     @property
-    def timings(self) -> tuple[Timing, ...]:
+    def timings(self) -> tuple[NcclTiming, ...]:
         """Every timing of the row."""
         return tuple(timing for timing in (self.out_of_place, self.in_place) if timing is not None)
 
 
 @dataclass(slots=True)
-class Recording:
+class NcclRecording:
     """One run of a program as its output shows it, while it is read."""
 
     line: int | None = None
@@ -141,7 +141,7 @@ def whole(name: str, text: str | None) -> int | None:
         raise ValueError(f"expected a whole number as {name}, found {text!r}") from None
 
 
-def timing_of(cells: Mapping[str, str], unit_us: float = 1.0) -> Timing | None:
+def timing_of(cells: Mapping[str, str], unit_us: float = 1.0) -> NcclTiming | None:
     """The timing in `cells`: time, algbw, busbw, wrong; None if nothing was measured.
 
     Raises ValueError for what is no number, below 0, or a time of 0.
@@ -153,7 +153,7 @@ def timing_of(cells: Mapping[str, str], unit_us: float = 1.0) -> Timing | None:
         raise ValueError(f"expected a time above 0 us, found {cells['time']}")
     algbw, algbw_error = _printed("algbw", cells.get("algbw", ""))
     busbw, busbw_error = _printed("busbw", cells.get("busbw", ""))
-    return Timing(
+    return NcclTiming(
         time_us * unit_us,
         algbw,
         busbw,
@@ -162,13 +162,15 @@ def timing_of(cells: Mapping[str, str], unit_us: float = 1.0) -> Timing | None:
     )
 
 
-def add_record(runs: list[Recording], cells: Mapping[str, str], line: int | None, key: str) -> None:
+def add_record(
+    runs: list[NcclRecording], cells: Mapping[str, str], line: int | None, key: str
+) -> None:
     """Add a record of rccl-tests' `-Z` (CSV or JSON), whose keys are lowercase, to the last of
     `runs`, or to a new one if it is of another collective or other ranks. Raises ValueError."""
     name = collective_of(cells.get("collective", cells.get("name", "")))
     ranks = _ranks_of(cells)
     if not runs or (runs[-1].name, runs[-1].ranks) != (name, ranks):
-        runs.append(Recording(line, name, ranks, line, ranks_are_exact=ranks is not None))
+        runs.append(NcclRecording(line, name, ranks, line, ranks_are_exact=ranks is not None))
     timing = timing_of(cells)
     if timing is None:
         raise ValueError("the record has no time")

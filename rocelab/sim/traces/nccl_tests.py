@@ -21,7 +21,7 @@ from rocelab.sim.traces.nccl_checks import (
     with_times,
 )
 from rocelab.sim.traces.nccl_json import is_json, log_lines, read_json
-from rocelab.sim.traces.nccl_rows import NcclRow, Recording
+from rocelab.sim.traces.nccl_rows import NcclRecording, NcclRow
 from rocelab.sim.traces.nccl_text import HINT, read_tables
 
 _ALONE = "the times are of one rank alone, which sends nothing: run it with two ranks or more"
@@ -75,7 +75,7 @@ def read_nccl_tests(
     return NcclTest(pattern, ranks, tuple(rows), (*notes, *more))
 
 
-def _read(text: str, source: str) -> tuple[list[Recording], list[Problem]]:
+def _read(text: str, source: str) -> tuple[list[NcclRecording], list[Problem]]:
     if not is_json(text):
         return read_tables(text, source)
     lines = log_lines(text, source)
@@ -83,8 +83,8 @@ def _read(text: str, source: str) -> tuple[list[Recording], list[Problem]]:
 
 
 def _chosen(
-    runs: Sequence[Recording], source: str, pattern: Pattern | None
-) -> tuple[Recording, list[str]]:
+    runs: Sequence[NcclRecording], source: str, pattern: Pattern | None
+) -> tuple[NcclRecording, list[str]]:
     """The run to compare, and what to say about the others. Raises SpecError unless it is clear."""
     if len(runs) == 1:
         return runs[0], []
@@ -102,7 +102,7 @@ def _chosen(
     raise SpecError(problems)
 
 
-def _pattern(run: Recording, source: str, pattern: Pattern | None) -> Pattern:
+def _pattern(run: NcclRecording, source: str, pattern: Pattern | None) -> Pattern:
     if run.name is None:
         if pattern is not None:
             return pattern
@@ -119,7 +119,7 @@ def _pattern(run: Recording, source: str, pattern: Pattern | None) -> Pattern:
     return Pattern(run.name)
 
 
-def _ranks(run: Recording, source: str, pattern: Pattern, ranks: int | None) -> int:
+def _ranks(run: NcclRecording, source: str, pattern: Pattern, ranks: int | None) -> int:
     def refuse(message: str, hint: str) -> SpecError:
         line = run.ranks_line or run.line
         return SpecError([Problem(source, line, "", message, hint)])

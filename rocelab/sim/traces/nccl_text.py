@@ -14,9 +14,9 @@ from itertools import pairwise
 from rocelab.base.errors import Problem
 from rocelab.sim.traces.nccl_rows import (
     ELEMENT_BYTES,
+    NcclRecording,
     NcclRow,
-    Recording,
-    Timing,
+    NcclTiming,
     add_record,
     collective_of,
     merged,
@@ -64,7 +64,7 @@ class _Columns:
     """Of times; versions before 2.0.0 print milliseconds."""
 
 
-def read_tables(text: str, source: str) -> tuple[list[Recording], list[Problem]]:
+def read_tables(text: str, source: str) -> tuple[list[NcclRecording], list[Problem]]:
     """Every run in `text` that has a row, in order, and what could not be read, by its line."""
     reader = _Reader(source)
     for number, line in enumerate(text.splitlines(), start=1):
@@ -78,8 +78,8 @@ class _Reader:
     def __init__(self, source: str) -> None:
         self.problems: list[Problem] = []
         self._source = source
-        self._done: list[Recording] = []
-        self._run = Recording()
+        self._done: list[NcclRecording] = []
+        self._run = NcclRecording()
         self._columns: _Columns | None = None
         self._in_place = False
 
@@ -102,14 +102,14 @@ class _Reader:
         elif _HALF.search(line):
             self._in_place = re.search(r"out[- ]of[- ]place", line, re.I) is None
 
-    def finished(self) -> list[Recording]:
+    def finished(self) -> list[NcclRecording]:
         return [run for run in (*self._done, self._run) if run.rows]
 
-    def _begun(self, number: int) -> Recording:
+    def _begun(self, number: int) -> NcclRecording:
         """The run that a line belongs to which stands before rows."""
         if self._run.rows:
             self._done.append(self._run)
-            self._run = Recording()
+            self._run = NcclRecording()
         if self._run.line is None:
             self._run.line = number
         return self._run
@@ -244,7 +244,7 @@ def _row(number: int, cells: list[str], columns: _Columns, line: str) -> NcclRow
     else:
         raise ValueError(f"expected {full + columns.trailing} columns, found {len(cells)}")
     lead = dict(zip(leading, cells, strict=False))
-    timings: dict[bool, Timing | None] = {False: None, True: None}
+    timings: dict[bool, NcclTiming | None] = {False: None, True: None}
     at = width
     for in_place, names in halves:
         values = dict(zip(names, cells[at : at + len(names)], strict=True))

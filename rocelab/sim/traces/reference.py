@@ -19,7 +19,7 @@ from rocelab.sim.traces.nccl_tests import NcclTest
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SizeComparison:
     """One size."""
 
     size_bytes: int
@@ -43,12 +43,12 @@ class AlphaBeta:
         return self.latency_ns + size_bytes / self.bandwidth_gbs
 
 
-def compare(test: NcclTest, simulate: Callable[[int], float]) -> tuple[Comparison, ...]:
+def compare(test: NcclTest, simulate: Callable[[int], float]) -> tuple[SizeComparison, ...]:
     """Each row compared with `simulate(size_bytes)`, in ns, called once per size."""
     factor = busbw_factor(test.pattern, test.ranks)
     times = {size: simulate(size) for size in dict.fromkeys(row.size_bytes for row in test.rows)}
     return tuple(
-        Comparison(
+        SizeComparison(
             row.size_bytes,
             row.timing.busbw_gbs,
             row.size_bytes / times[row.size_bytes] * factor,

@@ -21,9 +21,9 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.parallelism import over_groups
 from rocelab.jobs.workload import Sends, Workload
-from rocelab.sim.traces.chakra import CommType, Kind, Node, Trace, read_traces
+from rocelab.sim.traces.chakra import ChakraNode, CommType, NodeKind, Trace, read_traces
 from rocelab.sim.traces.export import exported_workload, is_exported
-from rocelab.sim.traces.groups import Groups, Members
+from rocelab.sim.traces.groups import CommunicatorGroups, Members
 from rocelab.sim.traces.order import Communication, condense, topological
 
 MAX_BYTES = 2**44
@@ -104,7 +104,7 @@ def trace_workload(
             f"{traces[0].source} alone is one rank, which has no other to communicate with",
             hint="give the number of ranks that follow this trace",
         )
-    graph = _Graph(Groups(ranks, traces, groups or {}, dimensions), len(traces) < ranks)
+    graph = _Graph(CommunicatorGroups(ranks, traces, groups or {}, dimensions), len(traces) < ranks)
     for rank, trace in enumerate(traces):
         graph.add(rank, trace)
     graph.warnings += _without_duration(traces)
@@ -136,7 +136,7 @@ class _Collective:
 class _Graph:
     """The nodes of all ranks, a collective's nodes as one."""
 
-    groups: Groups
+    groups: CommunicatorGroups
     alike: bool
     seconds: list[float] = field(default_factory=list)
     before: list[list[int]] = field(default_factory=list)
@@ -160,11 +160,11 @@ class _Graph:
         for index in order:
             node = trace.nodes[index]
             place = f"{trace.source}: node {node.id} ({node.name[:60]})"
-            if node.kind is Kind.COLLECTIVE and "comm_type" in node.attrs:
+            if node.kind is NodeKind.COLLECTIVE and "comm_type" in node.attrs:
                 vertex = self._collective(node, rank, place, counts)
-            elif node.kind in (Kind.SEND, Kind.RECEIVE) and "comm_size" in node.attrs:
+            elif node.kind in (NodeKind.SEND, NodeKind.RECEIVE) and "comm_size" in node.attrs:
                 vertex = self._point_to_point(node, rank, place)
-            elif node.kind >= Kind.SEND and not node.attrs.get("is_cpu_op", False):
+            elif node.kind >= NodeKind.SEND and not node.attrs.get("is_cpu_op", False):
                 raise InputError(
                     f"{place} communicates, but has no {_lacking(node)}",
                     hint="convert the trace with a newer chakra_converter",
@@ -215,7 +215,9 @@ class _Graph:
         self.places.append(place)
         return len(self.seconds) - 1
 
-    def _collective(self, node: Node, rank: int, place: str, counts: dict[Members, int]) -> int:
+    def _collective(
+        self, node: ChakraNode, rank: int, place: str, counts: dict[Members, int]
+    ) -> int:
         groups = self.groups.of(node, rank, place)
         first = groups[0]
         kind = CommType(_integer(node, "comm_type", place, 0, max(CommType)))
@@ -244,14 +246,14 @@ class _Graph:
         made.ranks.add(rank)
         return made.vertex
 
-    def _point_to_point(self, node: Node, rank: int, place: str) -> int:
+    def _point_to_point(self, node: ChakraNode, rank: int, place: str) -> int:
         if self.alike:
             raise InputError(
                 f"{place} sends to one rank, which is ambiguous in a trace of all ranks",
                 hint="give one trace for each rank",
             )
         size = _integer(node, "comm_size", place, 1, MAX_BYTES)
-        attribute = "comm_dst" if node.kind is Kind.SEND else "comm_src"
+        attribute = "comm_dst" if node.kind is NodeKind.SEND else "comm_src"
         peer = _integer(node, attribute, place, 0, self.groups.ranks - 1)
         tag = _integer(node, "comm_tag", place, -(2**31), 2**32) if "comm_tag" in node.attrs else 0
         if peer == rank:
@@ -259,7 +261,7 @@ class _Graph:
                 f"{place} is between rank {rank} and itself", hint=f"see its {attribute}"
             )
         vertex = self._vertex(place)
-        if node.kind is Kind.RECEIVE:
+        if node.kind is NodeKind.RECEIVE:
             self._receives[peer, rank, tag].append(vertex)
             return vertex
         self._sends[rank, peer, tag].append(vertex)
@@ -293,7 +295,7 @@ def _oddities(trace: Trace) -> list[str]:
     absent = [
         node for node in trace.nodes if not known.issuperset((*node.data_deps, *node.ctrl_deps))
     ]
-    invalid = [node for node in trace.nodes if node.kind is Kind.INVALID]
+    invalid = [node for node in trace.nodes if node.kind is NodeKind.INVALID]
     return [
         f"{trace.source}: {what} {len(nodes):,} node{'s' * (len(nodes) > 1)} ({nodes[0].id} first)"
         for what, nodes in (
@@ -311,7 +313,7 @@ def _without_duration(traces: Sequence[Trace]) -> list[str]:
         (trace, node)
         for trace in traces
         for node in trace.nodes
-        if node.kind in (Kind.MEM_LOAD, Kind.MEM_STORE, Kind.COMPUTE)
+        if node.kind in (NodeKind.MEM_LOAD, NodeKind.MEM_STORE, NodeKind.COMPUTE)
     ]
     without = [
         (trace, node)
@@ -333,15 +335,15 @@ def _without_duration(traces: Sequence[Trace]) -> list[str]:
     ]
 
 
-def _lane(node: Node) -> tuple[object, ...]:
+def _lane(node: ChakraNode) -> tuple[object, ...]:
     """What a node occupies while it runs: a stream of the GPU or a thread of the CPU, if said."""
     on_cpu = bool(node.attrs.get("is_cpu_op", False))
     names = ("tid",) if on_cpu else ("stream", "tid")
     return next(((on_cpu, node.attrs[name]) for name in names if name in node.attrs), ())
 
 
-def _compute_s(node: Node, place: str) -> float:
-    if node.kind in (Kind.INVALID, Kind.METADATA):
+def _compute_s(node: ChakraNode, place: str) -> float:
+    if node.kind in (NodeKind.INVALID, NodeKind.METADATA):
         return 0.0
     micros = node.attrs.get("runtime", node.duration_us)
     if not isinstance(micros, int | float) or not 0 <= micros < 10**13:
@@ -352,11 +354,11 @@ def _compute_s(node: Node, place: str) -> float:
     return micros / 10**6
 
 
-def _lacking(node: Node) -> str:
-    return "comm_type" if node.kind is Kind.COLLECTIVE else "comm_size"
+def _lacking(node: ChakraNode) -> str:
+    return "comm_type" if node.kind is NodeKind.COLLECTIVE else "comm_size"
 
 
-def _integer(node: Node, name: str, place: str, low: int, high: int) -> int:
+def _integer(node: ChakraNode, name: str, place: str, low: int, high: int) -> int:
     value = node.attrs.get(name)
     if isinstance(value, int) and low <= value <= high:
         return value

@@ -62,7 +62,7 @@ from rocelab.results.stages import DetectionCause, SwitchStages
 from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routing.frr.installation import FrrInstallation
-from rocelab.sim.events.reaction import Breakage, Place
+from rocelab.sim.events.reaction import Breakage, ReactionPlace
 
 MS = 10**6
 SECOND = 10**9
@@ -199,7 +199,9 @@ def test_as_many_flows_cross_every_failure_in_each_direction(name: str) -> None:
     assert ways[probes.crossing :] == [""] * OTHERS
     crossed = sorted(ways[: probes.crossing])
     both = ["down"] * EACH_WAY + ["up"] * EACH_WAY
-    assert crossed == (["through"] * 2 * EACH_WAY if cell.site.place is Place.SPINE else both)
+    assert crossed == (
+        ["through"] * 2 * EACH_WAY if cell.site.place is ReactionPlace.SPINE else both
+    )
 
 
 def whole_tables(cell: Cell) -> dict[str, Fib]:

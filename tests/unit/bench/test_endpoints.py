@@ -30,7 +30,7 @@ from bench.endpoints_results import (
 from bench.pacing import BURST_NS, Pacing, bursts, pacing, rate_error
 from bench.senders import NEEDED, SEND, Sender
 from bench.throughput import DESTINATION, SOURCE, Throughput
-from rocelab.jobs.flow import FIRST_SPORT, Flow, resolve_flow
+from rocelab.jobs.flow import FIRST_SPORT, ProbeStream, resolve_flow
 from rocelab.traffic.result import AgentRecord, FlowTransmission, TrafficResult
 from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.wire.headers import PSN_MASK, Opcode
@@ -86,7 +86,7 @@ def test_a_burst_is_what_any_millisecond_holds(times: list[int]) -> None:
     assert lengths.min() >= 1
 
 
-def record(flow: Flow, receive_ns: list[int]) -> FlowTransmission:
+def record(flow: ProbeStream, receive_ns: list[int]) -> FlowTransmission:
     sequence = np.arange(len(receive_ns), dtype=np.int64)
     times = np.array(receive_ns, np.int64)
     return FlowTransmission(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
 from rocelab.fabrics.kinds.clos import ClosSpec
-from rocelab.jobs.flow import Flow, permutation, resolve_endpoints, resolve_flow
+from rocelab.jobs.flow import ProbeStream, permutation, resolve_endpoints, resolve_flow
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
@@ -20,7 +20,7 @@ def clos(mtu: int = 9000, **shape: int) -> Fabric:
     return build_fabric(LabSpec(name="t", fabric=ClosSpec(**shape), links=LinksSpec(mtu=mtu)))
 
 
-def flow(**changed: object) -> Flow:
+def flow(**changed: object) -> ProbeStream:
     values: dict[str, object] = {
         "id": 0,
         "source": "srv1-1",
@@ -32,7 +32,7 @@ def flow(**changed: object) -> Flow:
         "rate_pps": 1000,
         "payload_bytes": 1024,
     }
-    return Flow(**(values | changed))  # type: ignore[arg-type]
+    return ProbeStream(**(values | changed))  # type: ignore[arg-type]
 
 
 def rack_of(fabric: Fabric, server: str) -> str:

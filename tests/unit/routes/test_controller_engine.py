@@ -25,7 +25,7 @@ from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.routes.demand import Demand, FlowKey
 from rocelab.routes.entries import difference, program, wanted_entries
 from rocelab.routes.multipath import select
-from rocelab.routes.network import FlowPlacement, Network, Path
+from rocelab.routes.network import FibNetwork, FlowPlacement, Path
 from rocelab.routes.placing import lower_bound, place_cspf, place_lp
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.steering import EntryKey, steering_hash
@@ -122,7 +122,7 @@ def test_both_engines_use_only_what_the_tables_offer_and_none_beats_the_bound(
 ) -> None:
     fabric, fibs = fabric_of(lab), tables(lab)
     demands = random_demands(fabric, count, seed)
-    network = Network(fabric, fibs)
+    network = FibNetwork(fabric, fibs)
     cspf, (rounded, bound) = place_cspf(network, demands), place_lp(network, demands)
     for placed in (cspf, rounded):
         assert not placed.lost
@@ -139,7 +139,7 @@ def test_a_permutation_on_a_non_blocking_fabric_is_placed_without_conflict(
     shape: tuple[int, int, int, int], seed: int
 ) -> None:
     fabric = clos(*shape)
-    network = Network(fabric, tables_of(fabric))
+    network = FibNetwork(fabric, tables_of(fabric))
     demands = permutation_demands(fabric, seed)
     placed, bound = place_lp(network, demands)
     assert bound <= 1 + 1e-6
@@ -152,13 +152,13 @@ def test_cspf_places_the_same_whatever_the_order_of_the_demands(seed: int) -> No
     fabric, fibs = fabric_of("zones-small"), tables("zones-small")
     demands = random_demands(fabric, 20, seed)
     shuffled = random.Random(seed).sample(demands, len(demands))
-    first = place_cspf(Network(fabric, fibs), demands)
-    assert place_cspf(Network(fabric, fibs), shuffled).paths == first.paths
+    first = place_cspf(FibNetwork(fabric, fibs), demands)
+    assert place_cspf(FibNetwork(fabric, fibs), shuffled).paths == first.paths
 
 
 def test_cspf_spreads_equal_flows_of_one_pair_evenly_over_all_uplinks() -> None:
     fabric = clos(2, 4, 1, 1)
-    network = Network(fabric, tables_of(fabric))
+    network = FibNetwork(fabric, tables_of(fabric))
     flows = [demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000 + n, 10 * GBPS) for n in range(8)]
     placed = place_cspf(network, flows)
     uplinks = {link: used for link, used in placed.utilisation.items() if link.sender == "rtsw1"}
@@ -168,7 +168,7 @@ def test_cspf_spreads_equal_flows_of_one_pair_evenly_over_all_uplinks() -> None:
 
 def test_the_largest_flow_is_placed_first_and_small_ones_go_around_it() -> None:
     fabric = clos(2, 2, 2, 1)
-    network = Network(fabric, tables_of(fabric))
+    network = FibNetwork(fabric, tables_of(fabric))
     big = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, 300 * GBPS)
     small = [demand(fabric, ("srv1-2", 0), ("srv2-2", 0), 50_001 + n, 100 * GBPS) for n in range(3)]
     placed = place_cspf(network, [*small, big])
@@ -179,7 +179,7 @@ def test_the_largest_flow_is_placed_first_and_small_ones_go_around_it() -> None:
 
 def test_what_does_not_fit_is_placed_where_it_overloads_least_and_told() -> None:
     fabric = clos(2, 2, 3, 1)
-    network = Network(fabric, tables_of(fabric))
+    network = FibNetwork(fabric, tables_of(fabric))
     flows = [
         demand(fabric, (f"srv1-{n}", 0), (f"srv2-{n}", 0), 50_000, 400 * GBPS) for n in (1, 2, 3)
     ]
@@ -208,8 +208,8 @@ def test_no_path_is_taken_that_ends_at_a_switch_without_a_route() -> None:
     fibs = without(tables_of(fabric), "ctsw1", "rtsw2")
     flows = [demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000 + n, GBPS) for n in range(4)]
     for placed in (
-        place_cspf(Network(fabric, fibs), flows),
-        place_lp(Network(fabric, fibs), flows)[0],
+        place_cspf(FibNetwork(fabric, fibs), flows),
+        place_lp(FibNetwork(fabric, fibs), flows)[0],
     ):
         assert {path[0].link.receiver for path in placed.paths.values()} == {"ctsw2"}
         assert {len(path[0].weights) for path in placed.paths.values()} == {2}
@@ -220,7 +220,7 @@ def test_a_flow_that_nothing_leads_to_is_lost_and_others_are_placed() -> None:
     fibs = without(tables_of(fabric), "ctsw1", "rtsw2")
     gone = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, GBPS)
     local = demand(fabric, ("srv1-1", 0), ("srv1-2", 0), 50_000, GBPS)
-    placed = place_cspf(Network(fabric, fibs), [gone, local])
+    placed = place_cspf(FibNetwork(fabric, fibs), [gone, local])
     assert placed.lost == (gone.key,)
     assert set(placed.paths) == {local.key}
 
@@ -234,7 +234,7 @@ def test_a_path_through_a_rack_that_leaks_routes_is_placed_whole() -> None:
         for route in fibs["ctsw1"].routes
         for hop in route.next_hops
     )
-    network = Network(fabric, {**fibs, "ctsw1": Fib(leaked)})
+    network = FibNetwork(fabric, {**fibs, "ctsw1": Fib(leaked)})
     path = place_cspf(network, [flow]).paths[flow.key]
     assert [step.switch for step in path] == ["rtsw1", "ctsw1", "rtsw3", "ctsw2", "rtsw2"]
 
@@ -253,12 +253,12 @@ def test_a_next_hop_without_carrier_is_not_taken_but_keeps_its_place_in_the_grou
         for route in fibs["rtsw1"].routes
     )
     flow = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, GBPS)
-    placed = place_cspf(Network(fabric, {**fibs, "rtsw1": Fib(routes)}), [flow])
+    placed = place_cspf(FibNetwork(fabric, {**fibs, "rtsw1": Fib(routes)}), [flow])
     step = placed.paths[flow.key][0]
     assert (step.link.receiver, step.index, len(step.weights)) == ("ctsw2", 1, 2)
 
 
-def every_path(network: Network, at: str, destination: str) -> Iterator[Path]:
+def every_path(network: FibNetwork, at: str, destination: str) -> Iterator[Path]:
     """All paths that the tables offer, in the kernels' order."""
     for step in network.steps(at, destination):
         if not step.link.is_between_switches:
@@ -276,7 +276,7 @@ def test_cspf_gives_each_flow_in_turn_the_path_with_most_room(
     lab: str, count: int, seed: int
 ) -> None:
     fabric, fibs = fabric_of(lab), tables(lab)
-    network = Network(fabric, fibs)
+    network = FibNetwork(fabric, fibs)
     demands = random_demands(fabric, count, seed)
     placed = place_cspf(network, demands)
     load_bps: dict[DirectedLink, float] = {}
@@ -360,7 +360,7 @@ def test_programming_what_is_there_already_touches_nothing() -> None:
 def test_entries_are_made_only_where_the_kernel_has_a_choice() -> None:
     fabric = clos(2, 2, 1, 1)
     flow = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, GBPS)
-    placed = place_cspf(Network(fabric, tables_of(fabric)), [flow])
+    placed = place_cspf(FibNetwork(fabric, tables_of(fabric)), [flow])
     assert len(placed.paths[flow.key]) == 3
     assert [entry.node for entry in wanted_entries(placed)] == ["rtsw1"]
 

@@ -30,7 +30,7 @@ from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import Routes
 from rocelab.routes.arrays.te import fall_back, least_utilisation, place_te, utilisation
 from rocelab.routes.demand import Demand, FlowKey
-from rocelab.routes.network import Network as LabNetwork
+from rocelab.routes.network import FibNetwork as LabNetwork
 from rocelab.routes.network import Path
 from rocelab.routes.placing import lower_bound, place_cspf
 from rocelab.routes.planned import planned_fibs

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
-from rocelab.jobs.flow import Flow as TrafficFlow
+from rocelab.jobs.flow import ProbeStream as TrafficFlow
 from rocelab.results.convergence import FlowSamples, MeasurementMethod
 from rocelab.results.probes import Event, Flow, ProbeRun, Timeline, probe_run
 from rocelab.runs.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns

@@ -13,7 +13,7 @@ from rocelab.base.errors import MachineError
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import InjectedChange
 from rocelab.faults.kinds.carrier_down import CarrierDown
-from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.flow import ProbeStream, permutation
 from rocelab.lab.lab import Lab
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.fibtable import Fib
@@ -68,7 +68,7 @@ def test_what_a_dead_port_did_not_take_was_offered_and_is_lost() -> None:
     due_ns = np.arange(1000, dtype=np.int64) * MS
     got = np.delete(np.arange(1000, dtype=np.int64), PORT_DOWN)
     record = flow_record(
-        Flow(0, "srv1-1", 1, "srv2-1", 1, 49152, 2, 1000, 64),
+        ProbeStream(0, "srv1-1", 1, "srv2-1", 1, 49152, 2, 1000, 64),
         offered_ns=due_ns,
         refused_seq=PORT_DOWN,
         first_ns=0,
@@ -127,7 +127,7 @@ class Session:
 
     lost: ClassVar[range] = range(0)
 
-    def __init__(self, fabric: object, netns_of: object, flows: Sequence[Flow]) -> None:
+    def __init__(self, fabric: object, netns_of: object, flows: Sequence[ProbeStream]) -> None:
         self._flows = flows
         self._start_ns = realtime_ns() - PACKETS * MS
 

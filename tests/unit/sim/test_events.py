@@ -38,7 +38,7 @@ from rocelab.sim.events.expectation import Slowdown, expected_cost
 from rocelab.sim.events.longrun import Break, IterationTimes, run_through
 from rocelab.sim.events.outlook import outlook
 from rocelab.sim.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
-from rocelab.sim.events.reaction import Breakage, Place, reaction_of, shipped_table
+from rocelab.sim.events.reaction import Breakage, ReactionPlace, reaction_of, shipped_table
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import (
@@ -50,7 +50,7 @@ from rocelab.sim.events.spec import (
     TimelineSpec,
 )
 from rocelab.sim.events.targets import parse_target
-from rocelab.sim.events.timeline import Outage, outage_of, resolve
+from rocelab.sim.events.timeline import EventOutage, outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 
 NCCL = Retransmission.of(None)
@@ -295,7 +295,7 @@ def test_slower_bfd_timers_never_react_sooner(interval_ms: int, multiplier: int)
         spec = LabSpec.model_validate(
             {"name": "it", "fabric": {"racks": 2}, "routing": {"bfd": bfd}}
         )
-        return reaction_of(spec, Breakage.SILENT, Place.RACK, 4).median_s
+        return reaction_of(spec, Breakage.SILENT, ReactionPlace.RACK, 4).median_s
 
     notices_s = interval_ms * (multiplier - 1) / 1e3
     assert median_s(interval_ms) > notices_s
@@ -940,7 +940,7 @@ def test_hpns_failures_cost_about_what_it_says_they_do() -> None:
 
 
 def test_an_outage_knows_when_it_is_routed_around() -> None:
-    outage = Outage("x", parse_event("fail a").kind, np.zeros(0, np.int32), 1.0, 2.0, 1.5, "")
+    outage = EventOutage("x", parse_event("fail a").kind, np.zeros(0, np.int32), 1.0, 2.0, 1.5, "")
     assert outage.routed_s == math.inf
 
 

@@ -211,7 +211,7 @@ def random_case(seed: int) -> Case:
     )
 
 
-def admission_of(transport: TransportSpec, waits_for: Longs) -> sent.Admission:
+def admission_of(transport: TransportSpec, waits_for: Longs) -> sent.SendAdmission:
     control = int((waits_for == NONE).sum())
     admission = sent.admission_of(
         [transport], np.zeros(len(waits_for), np.int64), waits_for[: len(waits_for) - control]

@@ -22,7 +22,7 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.control import marked
 from rocelab.sim.packets.dcqcn import rule_with
 from rocelab.sim.packets.hosts import with_wakes
-from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog
+from rocelab.sim.packets.pausing import BufferDrain, Pausing, WatchdogTimes
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Gathering, Queues, Sending, class_order
 from rocelab.sim.packets.wiring import Wiring
@@ -207,8 +207,10 @@ def random_pausing(random: Random, spines: int, frame: int) -> Pausing:
     def levels(bytes_: int) -> Longs:
         return np.full(sends, bytes_, np.int64)
 
-    drain = Drain(np.where(is_nic, rate_bps, 0), levels(size), levels(size // 2), levels(size // 3))
-    watchdog = Watchdog(
+    drain = BufferDrain(
+        np.where(is_nic, rate_bps, 0), levels(size), levels(size // 2), levels(size // 3)
+    )
+    watchdog = WatchdogTimes(
         random.randint(1_000_000, 5_000_000),
         random.randint(1_000_000, 20_000_000),
         random.random() < 0.5,

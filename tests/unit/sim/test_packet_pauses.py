@@ -36,7 +36,13 @@ from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.options import Options
 from rocelab.sim.packets.figures import lossless_links
-from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pause_warnings, pausing_of
+from rocelab.sim.packets.pausing import (
+    BufferDrain,
+    Pausing,
+    WatchdogTimes,
+    pause_warnings,
+    pausing_of,
+)
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Gathering, Queues
 from rocelab.sim.simulate import Simulation, simulate
@@ -218,7 +224,7 @@ def test_a_slow_host_pauses_its_switch_and_gets_all_at_its_own_rate() -> None:
     sends, drain_bps = 4, 25 * 10**9
     level = np.full(sends, 1)
     rate = np.where(np.arange(sends) == 2, drain_bps, 0)
-    drain = Drain(rate, level * 60 * FRAME, level * 20 * FRAME, level * 10 * FRAME)
+    drain = BufferDrain(rate, level * 60 * FRAME, level * 20 * FRAME, level * 10 * FRAME)
     done = ran([Flow([0, 2], 1000 * 4096)], lossless({0: 0}, sends, drain=drain), **PATIENT)
     assert done.buffer.overflows[2] == done.retransmitted.sum() == 0
     drained_ps = 1000 * FRAME * 8e12 / drain_bps
@@ -235,7 +241,7 @@ def test_a_receive_buffer_holds_a_frame_of_its_size_and_not_a_byte_more(
     size: int, overflows: int
 ) -> None:
     level = np.full(4, size)
-    drain = Drain(np.array([0, 25, 25, 0]) * 10**9, level, level, level)
+    drain = BufferDrain(np.array([0, 25, 25, 0]) * 10**9, level, level, level)
     done = ran([Flow([0, 2], 4096, retries=0)], lossless({0: 0}, 4, drain=drain))
     assert done.buffer.overflows[2] == overflows
 
@@ -293,7 +299,7 @@ def test_a_ring_is_stuck_only_where_no_threshold_has_risen_meanwhile() -> None:
 
 @pytest.mark.parametrize("discards", [True, False])
 def test_a_watchdog_frees_them(discards: bool) -> None:
-    watchdog = Watchdog(200_000_000, 200_000_000, discards)
+    watchdog = WatchdogTimes(200_000_000, 200_000_000, discards)
     done = around(watchdog=watchdog, headroom=np.full(12, 10 * FRAME))
     assert done.pause.firings.sum() > 0
     assert (done.pause.discards.sum() > 0) == discards
@@ -303,7 +309,7 @@ def test_a_watchdog_frees_them(discards: bool) -> None:
 
 def test_a_nic_has_no_watchdog() -> None:
     """Its ACKs are in the class that is stopped, for longer than a switch's port would bear."""
-    watchdog = Watchdog(10_000_000, 10_000_000, True)
+    watchdog = WatchdogTimes(10_000_000, 10_000_000, True)
     flows = [Flow([0, 2], 100 * 4096), Flow([4, 1], 10 * 4096)]
     queues = lossless({0: 0, 4: 0}, 6, watchdog=watchdog)
     done = ran(flows, queues, {2: 1e9}, classes=(3, 3, 5), **PATIENT)

@@ -38,7 +38,7 @@ from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, small_multiples, sweep_document
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
-from rocelab.sim.sweep.store import TABLE, Record, open_journal, table_metadata, write_table
+from rocelab.sim.sweep.store import TABLE, CellRecord, open_journal, table_metadata, write_table
 from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, worker_processes
 from tests.helpers import sweep_cells
 from tests.helpers.limits import LIMIT_S
@@ -195,7 +195,9 @@ def test_nics_are_counted_as_the_plan_has_them(lab: str, tmp_path: Path) -> None
     assert cell.nics == sum(len(fabric.nics(server)) for server in servers)
 
 
-RECORDS = [Record(f"{n:032x}", {"job.seed": n}, {"busbw": n / 3}, None, 0.5, n) for n in range(4)]
+RECORDS = [
+    CellRecord(f"{n:032x}", {"job.seed": n}, {"busbw": n / 3}, None, 0.5, n) for n in range(4)
+]
 
 
 @given(cut=st.integers(min_value=0, max_value=10_000))

@@ -22,10 +22,10 @@ from rocelab.results.engines import Engine
 from rocelab.sim.options import Options
 from rocelab.sim.simulate import Simulation
 from rocelab.sim.traces.chakra import (
+    ChakraNode,
     CommType,
-    Kind,
     Metadata,
-    Node,
+    NodeKind,
     Trace,
     read_trace,
     read_traces,
@@ -40,29 +40,29 @@ from tests.helpers.trace_files import write_trace_file
 pytest.importorskip("google.protobuf", reason="the extra `chakra` is not installed")
 
 
-def trace(*nodes: Node, source: str = "t.0.et") -> Trace:
+def trace(*nodes: ChakraNode, source: str = "t.0.et") -> Trace:
     return Trace(source, Metadata("0.0.4"), nodes)
 
 
-def compute(number: int, micros: int, *after: int, **attrs: int | bool) -> Node:
-    return Node(number, f"compute {number}", Kind.COMPUTE, (), after, micros, attrs)
+def compute(number: int, micros: int, *after: int, **attrs: int | bool) -> ChakraNode:
+    return ChakraNode(number, f"compute {number}", NodeKind.COMPUTE, (), after, micros, attrs)
 
 
 def collective(
     number: int, *after: int, kind: CommType = CommType.ALL_REDUCE, size: int = 800, **attrs: object
-) -> Node:
+) -> ChakraNode:
     said = {"comm_type": int(kind), "comm_size": size, **attrs}
-    return Node(number, f"{kind.name} {number}", Kind.COLLECTIVE, (), after, 77, said)  # type: ignore[arg-type]
+    return ChakraNode(number, f"{kind.name} {number}", NodeKind.COLLECTIVE, (), after, 77, said)  # type: ignore[arg-type]
 
 
-def send(number: int, to: int, *after: int, size: int = 100, tag: int = 0) -> Node:
+def send(number: int, to: int, *after: int, size: int = 100, tag: int = 0) -> ChakraNode:
     said = {"comm_size": size, "comm_dst": to, "comm_tag": tag}
-    return Node(number, f"send {number}", Kind.SEND, (), after, 5, said)
+    return ChakraNode(number, f"send {number}", NodeKind.SEND, (), after, 5, said)
 
 
-def receive(number: int, source: int, *after: int, size: int = 100, tag: int = 0) -> Node:
+def receive(number: int, source: int, *after: int, size: int = 100, tag: int = 0) -> ChakraNode:
     said = {"comm_size": size, "comm_src": source, "comm_tag": tag}
-    return Node(number, f"receive {number}", Kind.RECEIVE, (), after, 5, said)
+    return ChakraNode(number, f"receive {number}", NodeKind.RECEIVE, (), after, 5, said)
 
 
 def written(folder: Path, made: Trace) -> Path:
@@ -144,7 +144,7 @@ def test_a_trace_reads_back_as_it_was_written(tmp_path: Path) -> None:
         str(tmp_path / "t.0.et"),
         Metadata("0.0.4", {"schema": "1.1.0", "pid": 7}),
         (
-            Node(3, "init", Kind.METADATA, inputs="['[{}]']"),
+            ChakraNode(3, "init", NodeKind.METADATA, inputs="['[{}]']"),
             collective(5, 3, 2**63, pg_name="2", involved_dim=(True, False)),
             replace(compute(6, 1), ctrl_deps=(5, 99), attrs={"rocelab_x": 0.1, "runtime": -1}),
             compute(2**63, 2**40, 3, is_cpu_op=True, tid=4),
@@ -231,7 +231,7 @@ def test_fields_of_a_later_schema_are_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "x.et"
     later = b"\xa2\x06\x02hi"  # field 100, two bytes
     file.write_bytes(b"\x00" + bytes([4 + len(later)]) + b"\x08\x07\x18\x04" + later)
-    assert [(node.id, node.kind) for node in read_trace(file).nodes] == [(7, Kind.COMPUTE)]
+    assert [(node.id, node.kind) for node in read_trace(file).nodes] == [(7, NodeKind.COMPUTE)]
 
 
 def test_more_nodes_than_fit_in_memory_are_refused_while_reading(tmp_path: Path) -> None:
@@ -282,9 +282,9 @@ def test_a_trace_of_pytorchs_shape_becomes_its_seven_collectives(tmp_path: Path)
     made = pytorch_trace()
     read = read_trace(written(tmp_path, made))
     assert read.nodes == made.nodes
-    assert sum(node.kind is Kind.COLLECTIVE for node in read.nodes) == 21
+    assert sum(node.kind is NodeKind.COLLECTIVE for node in read.nodes) == 21
     on_gpu = [node for node in read.nodes if not node.attrs["is_cpu_op"]]
-    kernels_us = sum(node.duration_us for node in on_gpu if node.kind is Kind.COMPUTE)
+    kernels_us = sum(node.duration_us for node in on_gpu if node.kind is NodeKind.COMPUTE)
 
     workload = trace_workload([read], 8)
 
@@ -425,7 +425,7 @@ def test_a_receive_ends_when_its_send_does_and_the_sender_waits_for_no_one() -> 
 
 
 def test_what_of_a_trace_is_passed_over_is_said() -> None:
-    odd = trace(collective(1, 99), Node(2, "?", Kind.INVALID, data_deps=(98,)))
+    odd = trace(collective(1, 99), ChakraNode(2, "?", NodeKind.INVALID, data_deps=(98,)))
     assert trace_workload([odd], 2).warnings == (
         "t.0.et: dependencies on nodes that are not in the trace are passed over, of 2 nodes "
         "(1 first)",
@@ -450,7 +450,7 @@ def test_a_process_group_is_its_ranks_only_and_its_collectives_run_in_order() ->
 
 def test_process_groups_are_read_from_pytorchs_metadata_node() -> None:
     table = '[\'[{"pg_name": "3", "ranks": [2, 0], "backend": "nccl"}]\']'
-    init = Node(1, "## process_group:init ##", Kind.METADATA, inputs=table)
+    init = ChakraNode(1, "## process_group:init ##", NodeKind.METADATA, inputs=table)
     alone = [
         trace(init, collective(2, pg_name="3")),
         trace(init),
@@ -508,7 +508,7 @@ def test_involved_dimensions_are_groups_of_ranks_that_differ_only_there() -> Non
             "other ranks of its group do",
         ),
         ([trace(collective(1, pg_name="9"))], 2, "process group '9' is not known"),
-        ([trace(Node(1, "ncclKernel", Kind.COLLECTIVE))], 2, "has no comm_type"),
+        ([trace(ChakraNode(1, "ncclKernel", NodeKind.COLLECTIVE))], 2, "has no comm_type"),
         ([trace(compute(1, 1, 2), compute(2, 1, 1))], 2, "depends on itself"),
         (
             [trace(receive(1, 1), send(2, 1, 1)), trace(receive(1, 0), send(2, 0, 1))],
@@ -658,9 +658,9 @@ def test_an_export_says_what_each_rank_does_to_programs_that_know_only_chakra(
         ]
         plain.append(Trace(read.source, Metadata("0.0.4"), tuple(nodes)))
     assert [[node.kind for node in trace.nodes] for trace in plain] == [
-        [Kind.COMPUTE, Kind.SEND],
-        [Kind.RECEIVE, Kind.COMPUTE, Kind.SEND],
-        [Kind.RECEIVE],
+        [NodeKind.COMPUTE, NodeKind.SEND],
+        [NodeKind.RECEIVE, NodeKind.COMPUTE, NodeKind.SEND],
+        [NodeKind.RECEIVE],
     ]
     times = ends(trace_workload(plain), {"to 1": 1.0, "to 2": 1.0})
     assert times["to 2"][1] == pytest.approx(2.00003)
@@ -708,7 +708,7 @@ SILENT = {
 @pytest.mark.parametrize("engine", list(Engine))
 @pytest.mark.parametrize("nodes", SILENT.values(), ids=SILENT)
 def test_a_trace_that_sends_nothing_is_refused_by_every_engine(
-    nodes: tuple[Node, ...], engine: Engine, tmp_path: Path
+    nodes: tuple[ChakraNode, ...], engine: Engine, tmp_path: Path
 ) -> None:
     groups = {"1": [0], "2": [1]}
     for rank in range(2):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rocelab.agent.demux import ProbeLog
-from rocelab.jobs.flow import Flow
+from rocelab.jobs.flow import ProbeStream
 from rocelab.traffic.result import (
     SECOND_NS,
     AgentRecord,
@@ -23,8 +23,8 @@ FIRST_NS = 1_700_000_000 * SECOND_NS
 MS = 1_000_000
 
 
-def flow(flow_id: int = 0, rate_pps: int = 1000) -> Flow:
-    return Flow(flow_id, "srv1-1", 1, "srv2-1", 1, 0xC000, 2, rate_pps, 64)
+def flow(flow_id: int = 0, rate_pps: int = 1000) -> ProbeStream:
+    return ProbeStream(flow_id, "srv1-1", 1, "srv2-1", 1, 0xC000, 2, rate_pps, 64)
 
 
 def arrivals(*packets: tuple[int, int, int, int, int]) -> Arrivals:
