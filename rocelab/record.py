@@ -20,6 +20,8 @@ killed command leaves behind can be found from it alone:
     /run/rocelab/<lab>/scheme        how flows are spread now
     /run/rocelab/<lab>/live.json     root's: the port and the secret of its page (`rocelab.live`)
     /run/rocelab/<lab>/faults/       the active faults and the processes that restore them
+    /run/rocelab/<lab>/changes       what faults did, while traffic that allows them asks for it
+    /run/rocelab/<lab>/use.lock      held by who uses it; traffic.lock: by who sends beside faults
     /run/rocelab/<lab>/endpoints/    the counters of running traffic's agents
     /run/rocelab/<lab>/delay-line-*  the processes that delay packets; cable-line-*: of links.delay
     /run/rocelab/<lab>/controller    the process that pins paths; demand/ has the demands of traffic

@@ -23,13 +23,13 @@ def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     All pairs in one batch: seconds where there are hundreds of servers. Refused while a drill or a
     job uses the lab, whose packets are counted. Exits 1 when a pair does not reach.
     """
-    from rocelab.lab.inuse import in_use
+    from rocelab.lab.inuse import Use, in_use
     from rocelab.record import LabFiles
     from rocelab.traffic.reachability import probe_reachability
 
     need_root("sending in a lab")
     chosen = running_lab(lab)
-    using = in_use(LabFiles(chosen.name), "a probe of all pairs", shared=True)
+    using = in_use(LabFiles(chosen.name), "a probe of all pairs", Use.UNSENT)
     with using, progress_bars() as progress:
         reachability = probe_reachability(
             chosen.fabric, lambda name: chosen.node(name).netns, progress

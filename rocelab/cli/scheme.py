@@ -41,14 +41,14 @@ def scheme(
 ) -> None:
     """Show how a lab spreads flows over equal paths, or switch it while traffic runs."""
     from rocelab.base.errors import InputError
-    from rocelab.lab.inuse import in_use
+    from rocelab.lab.inuse import Use, in_use
     from rocelab.record import LabFiles
 
     need_root("the scheme of a lab that is up")
     chosen = running_lab(lab)
     if kind is not None:
         wanted = asked_scheme(kind, settings or [])
-        using = in_use(LabFiles(chosen.name), "a change of scheme", shared=True)
+        using = in_use(LabFiles(chosen.name), "a change of scheme", Use.UNSENT)
         with using, chosen.locked(), progress_bars() as progress:
             chosen.steering.set_scheme(wanted, progress)
     elif settings:

@@ -25,6 +25,7 @@ from rocelab.faults.record import (
     Driver,
     RecordedFault,
     faults_folder,
+    note_change,
     read_faults,
     remove_fault,
     write_fault,
@@ -183,10 +184,18 @@ class Injector:
         elif order.after_ns > start_ns:
             began_ns = max(start_ns, order.before_ns)
         uncertain_ns = max(0, order.after_ns - began_ns)
-        self.changes.append(InjectedChange(held.fault, True, began_ns, uncertain_ns))
+        self._changed(held, InjectedChange(held.fault, True, began_ns, uncertain_ns))
         if end_ns is not None:
-            self.changes.append(InjectedChange(held.fault, False, end_ns, 0))
+            self._changed(held, InjectedChange(held.fault, False, end_ns, 0))
         return True
+
+    def _changed(self, held: RunningFault, change: InjectedChange) -> None:
+        self.changes.append(change)
+        self._note(held, change)
+
+    def _note(self, held: RunningFault, change: InjectedChange) -> None:
+        done = Bracket(change.t_ns, change.t_ns + change.took_ns)
+        note_change(self._files, held.recorded, done, begins=change.begins)
 
     def inject(self, held: RunningFault) -> None:
         """Inject a prepared fault."""
@@ -201,7 +210,7 @@ class Injector:
             else:
                 self._intact.pop(held.recorded.number, None)
         done = held.fault.inject(self._lab)
-        self.changes.append(InjectedChange(held.fault, True, done.before_ns, done.width_ns))
+        self._changed(held, InjectedChange(held.fault, True, done.before_ns, done.width_ns))
 
     def _is_overlapped(self, held: RunningFault) -> bool:
         """Whether another fault on one of its nodes is under way."""
@@ -241,8 +250,10 @@ class Injector:
         ]
         begins = [change.begins for change in self.changes if change.fault is held.fault]
         done = held.fault.restore(self._lab) or Bracket.now()
+        ended = InjectedChange(held.fault, False, done.before_ns, done.width_ns)
         if begins == [True]:
-            self.changes.append(InjectedChange(held.fault, False, done.before_ns, done.width_ns))
+            self.changes.append(ended)
+        self._note(held, ended)  # also of one that was to begin later: it has not
         del self._held[held.recorded.number]
         self._unproven.append(held)
 
@@ -340,8 +351,9 @@ def undo(lab: RunningLab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tupl
         restored = []
         for entry in faults:
             try:
-                entry[0].restore(lab)
+                done = entry[0].restore(lab) or Bracket.now()
                 restored.append(entry)
+                note_change(LabFiles(lab.name), entry[1], done, begins=False)
             except Exception as failure:
                 failures.append(failure)
         try:

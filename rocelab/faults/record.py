@@ -4,12 +4,15 @@ A fault's file exists from before any change until it is proven that nothing of 
 so faults that a killed driver leaves can be restored from the lab's record alone:
 
     /run/rocelab/<lab>/faults/<number>.json   the fault as written, and the process that answers
+    /run/rocelab/<lab>/changes                there while somebody wants to know when faults begin
+                                              and end (`rocelab.faults.changewatch`)
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from rocelab.faults.base import Fault, SingleFaultSpec
 from rocelab.faults.door import KINDS
 from rocelab.faults.lost import LostSpec
 from rocelab.faults.spec import SINGLE_FAULT
+from rocelab.linux.bracket import Bracket
 from rocelab.record import LabFiles
 
 
@@ -104,6 +108,31 @@ def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
 def remove_fault(files: LabFiles, fault: RecordedFault) -> None:
     """Remove a fault from the record. Idempotent."""
     (faults_folder(files) / f"{fault.number}.json").unlink(missing_ok=True)
+
+
+def changes_file(files: LabFiles) -> Path:
+    """The file to which `note_change` writes, if it is there."""
+    return files.root / "changes"
+
+
+def note_change(files: LabFiles, fault: RecordedFault, done: Bracket, *, begins: bool) -> None:
+    """Tell who watches the lab that a fault begins or ends at an instant in `done`."""
+    line = json.dumps(
+        {
+            "number": fault.number,
+            "spec": fault.spec.model_dump(mode="json", exclude_none=True),
+            "begins": begins,
+            "t_ns": done.before_ns,
+            "took_ns": done.width_ns,
+        }
+    )
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    with suppress(FileNotFoundError):  # nobody watches
+        descriptor = os.open(changes_file(files), flags)
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+        finally:
+            os.close(descriptor)
 
 
 def _started(pid: int) -> int | None:

@@ -31,6 +31,7 @@ from rocelab.faults.lost import LostFault
 from rocelab.faults.record import (
     RecordedFault,
     faults_folder,
+    note_change,
     read_faults,
     remove_fault,
     write_fault,
@@ -40,7 +41,7 @@ from rocelab.faults.selectors import with_names
 from rocelab.faults.spec import FaultSpec
 from rocelab.faults.timetable import carry_out
 from rocelab.lab.adoption.adopt import check_adopted, forget
-from rocelab.lab.inuse import in_use
+from rocelab.lab.inuse import Use, in_use
 from rocelab.lab.lab import RunningLab, name_of
 from rocelab.lab.providers.adopted import is_adopted
 from rocelab.record import DamagedRecordError, LabFiles, read_record
@@ -96,7 +97,8 @@ def inject_and_leave(lab: RunningLab, spec: SingleFaultSpec) -> tuple[RecordedFa
             with shield.lifted():
                 fault.prepare(lab)
                 intact = fault.intact(lab)
-                fault.inject(lab)
+                done = fault.inject(lab)
+                note_change(LabFiles(lab.name), recorded, done, begins=True)
                 wait_for_effect(lab, fault, recorded, intact)
         except BaseException:
             restore_faults(lab, [recorded])
@@ -196,7 +198,7 @@ def release(text: str) -> tuple[Fault, ...]:
 
 def _by_hand(lab: RunningLab) -> AbstractContextManager[None]:
     """Hold the lab for faults by hand, which exclude measurements but not each other."""
-    return in_use(LabFiles(lab.name), "a fault by hand", shared=True)
+    return in_use(LabFiles(lab.name), "a fault by hand", Use.FAULT)
 
 
 def _waiter(

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.placement import find_nic
-from rocelab.lab.inuse import in_use
+from rocelab.lab.inuse import Use, in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import SpecModel
 from rocelab.observe.timeline import opened_namespaces
@@ -134,7 +134,7 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
 def reach_document(lab: RunningLab) -> Document:
     """Which NICs reach which others now, by a packet for each pair: the rows of `failures`. Raises
     InputError while a job or a drill uses the lab, whose counts the packets would spoil."""
-    with in_use(LabFiles(lab.name), "a probe of all pairs", shared=True):
+    with in_use(LabFiles(lab.name), "a probe of all pairs", Use.UNSENT):
         reachability = probe_reachability(lab.fabric, lambda name: lab.node(name).netns)
     rows = [{"from": source, "to": to} for source, to in islice(failures(reachability), MOST_ROWS)]
     reached = reachability.pairs - len(reachability.failed)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from rocelab.base.units import format_duration
 from rocelab.results.convergence import (
     EventConvergence,
     FlowMeasurement,
@@ -82,6 +83,31 @@ def rebased(event: Event, zero_ns: int) -> Event:
     """The event with its instants relative to `zero_ns`."""
     faults = tuple(replace(change, t_ns=change.t_ns - zero_ns) for change in event.faults)
     return replace(event, t_ns=event.t_ns - zero_ns, faults=faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """A fault by hand that a lab had while something was sent in it that allows this."""
+
+    kind: str
+    subject: str
+    begins_ns: int | None
+    """When it began, in ns of the lab after the start of what was sent; None: before."""
+    ends_ns: int | None
+    """When it ended, likewise; None: it lasted beyond the end."""
+
+    @property
+    def text(self) -> str:
+        """What it was, when it began and how long it lasted, for people."""
+        named = f"{self.kind} of {self.subject}"
+        if self.begins_ns is None:
+            if self.ends_ns is None:
+                return f"{named}, from before the start to the end"
+            return f"{named}, from before the start until {format_duration(self.ends_ns)} after it"
+        begins = f"{named}, from {format_duration(self.begins_ns)} after the start"
+        if self.ends_ns is None:
+            return f"{begins} to the end"
+        return f"{begins} for {format_duration(self.ends_ns - self.begins_ns)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +207,7 @@ class Fidelity:
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
     """One run of probes. Instants (`t_ns`, `start_ns`, `end_ns`) are relative to its first event,
-    negative before it."""
+    negative before it; without an event to its start."""
 
     problems: tuple[str, ...]
     """Why the run is invalid; empty when it is valid. The figures of an invalid run count in no
@@ -215,6 +241,12 @@ class Timeline:
     end_ns: int
     event_window_ns: int
 
+    @property
+    def zero_ns(self) -> int:
+        """The instant from which a run's times count: its first event or, without one, its
+        start."""
+        return self.events[0].t_ns if self.events else self.start_ns
+
 
 def probe_run(
     samples: Mapping[Flow, FlowSamples],
@@ -225,10 +257,8 @@ def probe_run(
     problems: Sequence[str] = (),
 ) -> ProbeRun:
     """A run from its agents' records, all in one raw clock; the result is relative to the first
-    event. Raises ValueError without flows or events, and if events are not in order."""
-    zero = timeline.events[0].t_ns if timeline.events else None
-    if zero is None:
-        raise ValueError("a run needs an event: it is where its time starts")
+    event. Raises ValueError without flows, and if events are not in order."""
+    zero = timeline.zero_ns
     events = tuple(rebased(event, zero) for event in timeline.events)
     end_ns = timeline.end_ns - zero
     spans = event_windows([e.t_ns for e in events], timeline.event_window_ns, end_ns)

@@ -15,7 +15,7 @@ from rocelab.faults.asked import asked_fault
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.inuse import User, in_use, user_of
+from rocelab.lab.inuse import Use, User, in_use, user_of
 from rocelab.lab.lab import Lab
 from rocelab.record import LabFiles
 from rocelab.runs import jobs
@@ -76,6 +76,35 @@ def test_nothing_is_measured_while_a_fault_by_hand_is_carried_out(
 def test_faults_by_hand_may_come_together(lab: Lab) -> None:
     with _by_hand(lab), _by_hand(lab):
         pass
+
+
+def test_faults_by_hand_come_and_go_beside_traffic_that_allows_them(lab: Lab) -> None:
+    files = LabFiles("tiny")
+    with _by_hand(lab), in_use(files, "a job (allreduce)", Use.UNDER_FAULTS), _by_hand(lab):
+        assert user_of(files) == User("a job (allreduce)", os.getpid())
+    assert user_of(files) is None
+
+
+@pytest.mark.parametrize("use", [Use.ALONE, Use.UNDER_FAULTS, Use.UNSENT])
+def test_traffic_that_allows_faults_excludes_all_else_and_is_named(lab: Lab, use: Use) -> None:
+    files = LabFiles("tiny")
+    with in_use(files, "probes", Use.UNDER_FAULTS), _by_hand(lab):
+        refused = pytest.raises(InputError, match=f"in use by probes, process {os.getpid()}")
+        with refused, in_use(files, "another", use):
+            pass
+
+
+@pytest.mark.parametrize("use", list(Use))
+def test_who_is_refused_is_never_named_as_the_holder(lab: Lab, use: Use) -> None:
+    files, refused = LabFiles("tiny"), pytest.raises(InputError, match="in use by a drill")
+    with in_use(files, "a drill"), refused, in_use(files, "another", use):
+        pass
+
+
+def test_a_fault_beside_what_measures_is_told_what_to_do(lab: Lab) -> None:
+    with in_use(LabFiles("tiny"), "a drill"), pytest.raises(InputError) as caught:
+        leave_a_fault(lab)
+    assert "rocelab traffic --allow-faults" in (caught.value.hint or "")
 
 
 def test_a_lab_that_was_used_is_free_again(lab: Lab) -> None:
