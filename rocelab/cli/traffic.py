@@ -59,6 +59,15 @@ def traffic(
             rich_help_panel="Input and output",
         ),
     ] = None,
+    allow_faults: Annotated[
+        bool,
+        typer.Option(
+            "--allow-faults",
+            help="Let faults be injected by hand or from the live page meanwhile; the result then "
+            "says by what it was disturbed.",
+            rich_help_panel="Input and output",
+        ),
+    ] = False,
     force: ForceOption = False,
     json: JsonOption = False,
     **job: str | bool | None,
@@ -73,8 +82,12 @@ def traffic(
 
     rocelab traffic --pattern incast --ranks 4 --duration 20ms --dcqcn sigcomm15
 
-    Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
-    machine could not carry the run: its figures are then invalid.
+    With --allow-faults, `rocelab fault inject` and the page of `rocelab live` may break the lab
+    meanwhile. The result is then marked disturbed, by what, when and how long, and never counts as
+    one of the undisturbed lab.
+
+    Exits 0 when measured, disturbed or not, 1 when a queue pair failed, 2 when the input is wrong,
+    3 when this machine could not carry the run: its figures are then invalid.
     """
     from rocelab.base.outputs import shown_if_unwritten
     from rocelab.runs.jobs import run_job
@@ -97,6 +110,7 @@ def traffic(
             out=folder,
             overwrite=force,
             pcap=pcap,
+            allow_faults=allow_faults,
             progress=progress,
             on_warning=warn,
             on_result=reports.append,
@@ -135,11 +149,11 @@ def _job(job_file: str | None, options: dict[str, str]) -> JobSpec:
 
 def _show(report: JobReport, json: bool) -> None:
     from rocelab.base.documents import to_json
-    from rocelab.report.job import job_document
+    from rocelab.report.job import disturbed_by, job_document
 
     if json:
         write([to_json(report)])
-        for text in (*report.problems, *report.errors):
+        for text in (*report.problems, *report.errors, *disturbed_by(report.disturbed)):
             err().print(text, style="red", markup=False, soft_wrap=True)
     else:
         show_document(job_document(report))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rocelab.base.quantities import Unit, duration, in_unit, ratio, share
 from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern, kind_of
@@ -22,6 +24,7 @@ from rocelab.report.document import (
 from rocelab.report.jobs.tables import pause_table, propagation_table
 from rocelab.report.jobs.text import lossless_text
 from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
+from rocelab.results.probes import Disturbance
 from rocelab.routes.balance import TierBalance
 
 MOST_RANKS = 32
@@ -36,6 +39,7 @@ def job_document(report: JobReport) -> Document:
     lossless = lossless_text(report)
     blocks: tuple[Block, ...] = (
         *(Note(text, Tone.BAD) for text in failed),
+        *(Note(text, Tone.BAD) for text in disturbed_by(report.disturbed)),
         *([Code(_nccl(report))] if measured else []),
         _headlines(report),
         _ranks(report),
@@ -50,6 +54,11 @@ def job_document(report: JobReport) -> Document:
         Note(_verdict(report), Tone.STRONG if report.valid else Tone.BAD),
     )
     return Document("", blocks)
+
+
+def disturbed_by(disturbed: Sequence[Disturbance]) -> tuple[str, ...]:
+    """A line for each fault that disturbed a run."""
+    return tuple(f"disturbed by {disturbance.text}" for disturbance in disturbed)
 
 
 def _nccl(report: JobReport) -> str:
@@ -274,4 +283,8 @@ def _verdict(report: JobReport) -> str:
         carried += f", packets waited for a server {waited} of the time"
     if report.problems:
         return f"invalid, its figures do not count; {carried}"
-    return f"a queue pair failed; {carried}" if report.errors else carried
+    if report.errors:
+        return f"a queue pair failed; {carried}"
+    if report.disturbed:
+        return f"disturbed, not a measurement of the lab as planned; {carried}"
+    return carried

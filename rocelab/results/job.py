@@ -23,7 +23,7 @@ from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless
 from rocelab.results.oflab import LabDocument
-from rocelab.results.probes import Event
+from rocelab.results.probes import Disturbance, Event
 from rocelab.routes.balance import TierBalance
 
 SCHEMA_VERSION = 2
@@ -369,7 +369,7 @@ class FlowFigures:
 
 @dataclass(frozen=True)
 class JobReport(LabDocument):
-    """The result of a job. It is a valid measurement only if `problems` is empty."""
+    """The result of a job. It is a valid measurement only if `problems` and `disturbed` are empty."""
 
     schema_version: int
     job: dict[str, Any]
@@ -426,10 +426,13 @@ class JobReport(LabDocument):
     """The error bound of an iteration's time against the arrival of its last message on the wire:
     how late a packet left at most, the longest round trip, and the share of the longest iteration
     that a NIC may lose to this machine in a valid run; None without iterations."""
+    disturbed: tuple[Disturbance, ...] = ()
+    """The faults by hand of a run that allows them: its figures are those of a lab that was broken
+    meanwhile."""
 
     @property
     def valid(self) -> bool:
-        return not self.problems
+        return not self.problems and not self.disturbed
 
     @cached_property
     def spec(self) -> JobSpec:

@@ -13,6 +13,9 @@ from rocelab.base.documents import Format
 
 SCHEMA_VERSION = 1
 LOG_STAMP_NS = 1000
+HOLD_NS = 50_000_000
+"""How long FRR's bgpd holds a changed route back before it decides on it (bgpd/bgp_route.c,
+`spec.hold` of its work queue)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def judged(
     stolen_s: float,
 ) -> ProbeRun:
     """`repeat` with its fidelity; `samples` are on the clock of `timeline`."""
-    stall_ns = longest_stall_ns(repeat, samples, timeline.events[0].t_ns)
+    stall_ns = longest_stall_ns(repeat, samples, timeline.zero_ns)
     fidelity = Fidelity(
         lag_p99_ns=max(flow.lag_p99_ns for flow in traffic.flows),
         lag_max_ns=max(flow.lag_max_ns for flow in traffic.flows),

@@ -15,7 +15,7 @@ from rocelab.planning.pfc import too_small
 from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Clock, CountCheck, JobFidelity, JobReport
 from rocelab.results.lossless import Lossless, find_deadlock, traced
-from rocelab.results.probes import Event
+from rocelab.results.probes import Disturbance, Event
 from rocelab.routes.balance import link_loads, tier_balances
 from rocelab.runs import jobcounts as counted
 from rocelab.runs import jobfigures as figures
@@ -38,6 +38,8 @@ class JobsRecord:
     """CPU time that the hypervisor stole meanwhile."""
     events: tuple[Event, ...] = ()
     """The injected faults, since the jobs' start."""
+    disturbed: tuple[Disturbance, ...] = ()
+    """The faults of others that the jobs allow."""
     problems: tuple[str, ...] = ()
     """Why faults or switches were not as planned."""
     paths: Paths = field(default_factory=dict)
@@ -98,6 +100,7 @@ def _report(
         impact=figures.impact_of(job, record.events),
         lossless=counts.lossless,
         resolution=figures.resolution(job, trips, fidelity.late_max_ns),
+        disturbed=record.disturbed,
     )
 
 
@@ -110,11 +113,12 @@ def _judged(
     # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     kinds = {change.kind for event in record.events for change in event.faults}
+    kinds |= {fault.kind for fault in record.disturbed}
     spared = counts.engine is QueueEngine.BPF and all(
         issubclass(model := KINDS.find(kind), SingleFaultSpec) and model.spares_packets
         for kind in kinds
     )
-    is_whole = not moves and (spared or not record.events)
+    is_whole = not moves and (spared or not kinds)
     of_others, disturbed = judged(jobs, counts, record.elapsed_s)
     problems = (
         *traffic.problems,

@@ -19,13 +19,14 @@ from rocelab.base.errors import InputError
 from rocelab.base.outputs import RESULT, output_file, results_folder
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.faults.base import StoppingFault, Timed
-from rocelab.faults.injector import Injector
+from rocelab.faults.changewatch import ChangeWatch
+from rocelab.faults.injector import InjectedChange, Injector
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
 from rocelab.lab import settings
-from rocelab.lab.inuse import in_use
+from rocelab.lab.inuse import Use, in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.rights import need_root
 from rocelab.observe.capture import NicCapture
@@ -60,6 +61,7 @@ def run_job(
     out: Path | None = None,
     overwrite: bool = False,
     pcap: Path | None = None,
+    allow_faults: bool = False,
     progress: ProgressSink = no_progress,
     on_warning: Callable[[str], object] = lambda text: None,
     on_result: Callable[[JobReport], object] = lambda report: None,
@@ -67,7 +69,8 @@ def run_job(
     """Run `job` on a lab that is up and report.
 
     `out` is a folder, created if missing, for result.json; `pcap` a pcapng file for what the ranks'
-    NICs send and receive. Neither may exist without `overwrite`. `on_warning` gets what is known
+    NICs send and receive. Neither may exist without `overwrite`. With `allow_faults` others may
+    break the lab meanwhile: the report then says by what it was `disturbed`. `on_warning` gets what is known
     before the run: that this machine will probably not carry it, or that the lab is in a state
     without valid figures. `on_result` gets the report before it is written.
 
@@ -80,12 +83,17 @@ def run_job(
     with (
         nullcontext() if pcap is None else output_file(pcap, overwrite=overwrite) as packets,
         nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder,
-        in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
+        in_use(
+            LabFiles(lab.name),
+            f"a job ({job.pattern})",
+            Use.UNDER_FAULTS if allow_faults else Use.ALONE,
+        ),
+        ChangeWatch(lab) if allow_faults else nullcontext() as by_hand,
     ):
         for text in _warnings_before(lab, plans):
             on_warning(text)
         capture = None if packets is None else NicCapture(lab, plans[0], packets)
-        (report,) = run_planned(lab, plans, progress, capture=capture).reports
+        (report,) = run_planned(lab, plans, progress, capture=capture, by_hand=by_hand).reports
         if capture is not None and capture.lost:
             lacks = f"the capture lacks {capture.lost:,} packets that tcpdump missed"
             report = replace(report, warnings=(*report.warnings, lacks))
@@ -93,6 +101,18 @@ def run_job(
         if folder is not None:
             folder.replace(RESULT, to_json(report))
     return report
+
+
+def run_job_under_faults(
+    lab: RunningLab, job: JobSpec, progress: ProgressSink = no_progress
+) -> MeasuredJobs:
+    """Run `job` while others may break the lab, as `run_job` does with `allow_faults`, and raise as
+    it does."""
+    plans = plan_jobs(lab.fabric, [job])
+    _check_ready(lab)
+    use = in_use(LabFiles(lab.name), f"a job ({job.pattern})", Use.UNDER_FAULTS)
+    with use, ChangeWatch(lab) as by_hand:
+        return run_planned(lab, plans, progress, by_hand=by_hand)
 
 
 def run_jobs(
@@ -116,9 +136,11 @@ def run_planned(
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
     capture: AbstractContextManager[object] | None = None,
+    by_hand: ChangeWatch | None = None,
 ) -> MeasuredJobs:
-    """Run jobs as `run_jobs` does, within `capture` if there is one. Their plans have the fabric
-    with the hash seeds and the scheme that the lab's switches have now."""
+    """Run jobs as `run_jobs` does, within `capture` if there is one; `by_hand` knows the faults of
+    others. The plans have the fabric with the hash seeds and the scheme that the lab's switches
+    have now."""
     _check_ready(lab)
     environment = environment_of(lab)
     with (
@@ -137,12 +159,14 @@ def run_planned(
                     progress, max((timed.ends_ns or timed.begins_ns for timed in faults), default=0)
                 )
             elapsed_s, stolen_s = time.monotonic() - started_s, stolen_cpu_s() - stolen_s
-            traffic = session.stop(_paused(injector))
+            of_others = () if by_hand is None else by_hand.changes()
+            traffic = session.stop(_paused((*injector.changes, *of_others)))
         counts = devices.read(traffic.started_ns)
         events = tuple(
             rebased(event, traffic.started_ns)
-            for event in events_of(injector.happened(), apart_ns=1)
+            for event in events_of((*injector.happened(), *of_others), apart_ns=1)
         )
+        disturbed = () if by_hand is None else by_hand.disturbances(traffic.started_ns)
         injector.restore_all()
         unplanned = settings.problems(plans[0].fabric, lab.runtime.files)
     # A job has no packet interval that would excuse more than the port events' own delay.
@@ -154,6 +178,7 @@ def run_planned(
         elapsed_s=elapsed_s,
         stolen_s=stolen_s,
         events=events,
+        disturbed=disturbed,
         problems=(*problems, *injector.unseen, *unplanned, *late),
         paths=paths,
     )
@@ -192,9 +217,9 @@ def _paths(lab: RunningLab, plans: Sequence[JobPlan]) -> Paths:
     }
 
 
-def _paused(injector: Injector) -> set[str]:
+def _paused(changes: Sequence[InjectedChange]) -> set[str]:
     """The servers that a fault stopped."""
-    faults = [change.fault for change in injector.changes]
+    faults = [change.fault for change in changes]
     return {
         server for fault in faults if isinstance(fault, StoppingFault) for server in fault.stopped()
     }

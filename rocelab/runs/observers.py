@@ -80,7 +80,7 @@ class Observers(Holding):
         `end_ns` is the end of the run; `felt` takes the event's index."""
         if self._recorder is None:
             return ()
-        ends_ns = [event.t_ns for event in events[1:]] + [end_ns]
+        ends_ns = [*(event.t_ns for event in events), end_ns][1:]
         stages = []
         for number, (event, until_ns) in enumerate(zip(events, ends_ns, strict=True)):
             of_flows, window = felt(number), Window(event.t_ns, until_ns)

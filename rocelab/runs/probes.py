@@ -5,7 +5,7 @@
         measured = run.finish()
 
 `finish` returns the measured `ProbeRun`. Drills carry out a plan of faults; tests inject and
-restore faults through `run.injector`.
+restore faults through `run.injector`; the faults of others are known to a `ChangeWatch`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import OutputPlace
 from rocelab.faults.base import Timed
-from rocelab.faults.injector import Injector
+from rocelab.faults.changewatch import ChangeWatch
+from rocelab.faults.injector import Change, Injector
+from rocelab.faults.record import read_faults
 from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
 from rocelab.jobs.flow import ProbeStream, resolve_flow
 from rocelab.jobs.placement import find_nic
@@ -36,6 +38,7 @@ from rocelab.observe.processes import ProcessWatch
 from rocelab.observe.stages.measure import FlowRecovery
 from rocelab.observe.timeline import FibTimeline
 from rocelab.planning.fabric import Fabric
+from rocelab.record import LabFiles
 from rocelab.results import probes as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, MeasurementMethod
 from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_run
@@ -65,7 +68,8 @@ class ProbeSettings:
 class FaultedRun(Holding):
     """Flows of a running lab from `__enter__` to `finish`, and every fault in between.
 
-    `zero_ns` is time 0, CLOCK_REALTIME: counted traffic begins there, after the warm-up.
+    `zero_ns` is time 0, CLOCK_REALTIME: counted traffic begins there, after the warm-up. Once it is
+    finished, `measured_from_ns` is the instant from which the times of the `ProbeRun` count.
     """
 
     def __init__(
@@ -76,11 +80,14 @@ class FaultedRun(Holding):
         fib: FibTimeline,
         faults: Sequence[Timed] = (),
         fabric: Fabric | None = None,
+        by_hand: ChangeWatch | None = None,
     ) -> None:
         """Only plans the run. `fib` is already recording the lab's tables; `faults` are for
         `carry_out`; `fabric` has the hash seeds and the scheme of the switches if they are not the
-        lab's own. Raises InputError if a flow does not fit the lab."""
+        lab's own; `by_hand` knows the faults of others. Raises InputError if a flow does not fit
+        the lab."""
         self._lab = lab
+        self._by_hand = by_hand
         self._fabric = fabric or lab.fabric
         self._settings = settings
         self._fib = fib
@@ -98,6 +105,7 @@ class FaultedRun(Holding):
         self.injector = Injector(lab)
         self.start_ns = 0
         self.zero_ns = 0
+        self.measured_from_ns = 0
 
     def _enter(self, stack: ExitStack) -> None:
         self._paths = dict(_paths(self._fabric, self._flows, self._fib.read()))
@@ -119,23 +127,25 @@ class FaultedRun(Holding):
     def finish(self, hashing: Sequence[HashingRun] = (), problems: Sequence[str] = ()) -> ProbeRun:
         """End the traffic, restore remaining faults, and measure.
 
-        `hashing` and `problems` are added to the result. Raises ValueError if there was no fault,
-        ExpectationError if a fault cannot be undone or the tables are not complete again in time,
-        MachineError if flows were hardly sent at all.
+        `hashing` and `problems` are added to the result. While a fault of others lasts, tables are
+        not awaited. Raises ExpectationError if a fault cannot be undone or the tables are not
+        complete again in time, MachineError if flows were hardly sent at all.
         """
         end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        events = events_of(self.injector.happened(), self._settings.method.sustained_ns)
+        events = events_of(self._happened(end_ns), self._settings.method.sustained_ns)
         traffic = self._session.stop()
         unsupported = self._processes.figures().problems
         stolen_s = stolen_cpu_s() - self._stolen_s
         self._observers.collect_evidence()
         self.injector.restore_all()
-        self._fib.wait_until_whole(convergence_timeout_s(self._fabric))
+        if not self._stays_broken():
+            self._fib.wait_until_whole(convergence_timeout_s(self._fabric))
         fib_end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         foreign = kernel.problems(self._fabric, self._lab.runtime.files)
         # Watching and tracing end here, so that their figures can be read.
         self._cleanup.close()
         timeline = Timeline(events, self.zero_ns, end_ns, self._settings.event_window_ns)
+        self.measured_from_ns = timeline.zero_ns
         samples = {self._named(one.flow): counted_samples(one, timeline) for one in traffic.flows}
         check_sent(samples)
         lost = self._fib.overflowed()
@@ -171,9 +181,22 @@ class FaultedRun(Holding):
         )
         return judged(run, samples, timeline, traffic, stolen_s)
 
+    def _stays_broken(self) -> bool:
+        return self._by_hand is not None and bool(read_faults(LabFiles(self._lab.name)))
+
+    def _happened(self, end_ns: int) -> tuple[Change, ...]:
+        """The changes in the counted time, of others too."""
+        of_others = () if self._by_hand is None else self._by_hand.changes()
+        return (
+            *self.injector.happened(),
+            *(change for change in of_others if self.zero_ns <= change.t_ns < end_ns),
+        )
+
     def _late_effects(self, run: ProbeRun, timeline: Timeline) -> tuple[str, ...]:
         """Faults whose first effect does not fit their time stamp."""
-        changes, zero_ns = self.injector.changes, timeline.events[0].t_ns
+        changes, zero_ns = self._happened(timeline.end_ns), timeline.zero_ns
+        if not changes:
+            return ()
         resolution_ns = run.overall.resolution_ns
         first = min(changes, key=lambda change: change.t_ns)
         measured = {

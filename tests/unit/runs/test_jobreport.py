@@ -23,7 +23,7 @@ from rocelab.report.job import job_document
 from rocelab.report.renderers.terminal import print_document
 from rocelab.results.job import JobReport, from_json
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
-from rocelab.results.probes import Event, FaultChange
+from rocelab.results.probes import Disturbance, Event, FaultChange
 from rocelab.runs import jobfigures
 from rocelab.runs.accounting import check_all, disagreements
 from rocelab.runs.jobreport import JobsRecord, job_reports
@@ -507,3 +507,34 @@ def test_drops_of_lossless_classes_behind_late_cables_are_no_measurement() -> No
     assert "dropped 1 packets while cables released 7 late" in added
     whole = replace(late, lossless=replace(paused, ports=()))
     assert the_report(sample.traffic(job), whole).problems == ()
+
+
+def test_a_job_under_faults_of_others_is_disturbed_by_them_and_never_valid() -> None:
+    job = sample.result(sample.allreduce())
+    faults = (
+        Disturbance("carrier-down", "rtsw1:ctsw1", 10**9, 4 * 10**9),
+        Disturbance("power-loss", "ctsw2", None, None),
+    )
+    record = JobsRecord(sample.ENVIRONMENT, sample.traffic(job), sample.counts(job), 0.5, 0.0)
+    (undisturbed,) = job_reports(record)
+    (report,) = job_reports(replace(record, disturbed=faults))
+    assert (undisturbed.valid, report.valid, report.problems) == (True, False, ())
+    assert from_json(to_json(report)) == report
+    text = printed(report)
+    assert "disturbed by carrier-down of rtsw1:ctsw1, from 1 s after the start for 3 s" in text
+    assert "disturbed by power-loss of ctsw2, from before the start to the end" in text
+    assert "disturbed, not a measurement of the lab as planned; " in text
+    assert "disturbed" not in printed(undisturbed)
+
+
+def test_what_a_fault_of_others_took_is_no_disagreement_of_counters() -> None:
+    job = sample.result(sample.allreduce())
+    counts = sample.counts(job)
+    link = next(iter(counts.roce))
+    missing = replace(counts, roce={**counts.roce, link: counts.roce[link] - 1})
+    record = JobsRecord(sample.ENVIRONMENT, sample.traffic(job), missing, 0.5, 0.0)
+    (alone,) = job_reports(record)
+    fault = Disturbance("carrier-down", "rtsw1:ctsw1", None, 10**9)
+    (report,) = job_reports(replace(record, disturbed=(fault,)))
+    assert any("disagree" in problem for problem in alone.problems)
+    assert report.problems == ()
