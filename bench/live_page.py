@@ -40,7 +40,7 @@ from rocelab.live.app import live_app
 from rocelab.live.events import CarrierEvent, Event, RoutesEvent, SessionEvent
 from rocelab.live.feed import Feed
 from rocelab.live.server import HttpServer
-from rocelab.live.traffic import NO_JOB
+from rocelab.live.traffic import NO_TRAFFIC
 from rocelab.observe.environment import read_environment
 from rocelab.observe.health.monitor import Snapshot
 from rocelab.observe.health.ports import PortReading
@@ -267,7 +267,7 @@ def _serve_zone(pipe: Connection, rate: int) -> None:
     feed = Feed(lab, read_only=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         access = Access(listener.getsockname()[1], "token")
-        traffic = SimpleNamespace(document=lambda: NO_JOB)
+        traffic = SimpleNamespace(document=lambda: NO_TRAFFIC)
         app = live_app(feed, SimpleNamespace(), traffic, access, read_only=False)  # type: ignore[arg-type]
         with HttpServer(app, listener), closing(feed.hub):
             samples = itertools.count()

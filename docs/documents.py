@@ -31,6 +31,7 @@ from rocelab.results.drill import DrillResult
 from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
 from rocelab.results.prediction import Prediction
+from rocelab.results.probereport import ProbeReport
 from rocelab.results.simulation import SimulationReport
 from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.traffic.reachability import Reachability
@@ -64,6 +65,7 @@ DOCUMENTS = (
     Document("Drill", "`rocelab drill run`", DrillResult),
     Document("Difference of drills", "`rocelab drill diff --json`", DrillDiff),
     Document("Traffic", "`rocelab traffic`", JobReport),
+    Document("Probes of the live page", "`/traffic/result.json` after probes", ProbeReport),
     Document("Comparison", "`rocelab compare`", Comparison),
     Document("Prediction", "`rocelab predict --json`", Prediction),
     Document("Simulation", "`rocelab simulate`", SimulationReport),

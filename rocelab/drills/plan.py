@@ -125,7 +125,7 @@ def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
     faults = _faults(fabric, phase)
     if phase.probes is None:
         return JobPhase(phase, fabric, faults, plan_jobs(fabric, phase.jobs))
-    return ProbePhase(phase, fabric, faults, phase.probes, _flows(fabric, phase.probes))
+    return ProbePhase(phase, fabric, faults, phase.probes, probe_flows(fabric, phase.probes))
 
 
 def _under(fabric: Fabric, phase: PhaseSpec) -> Fabric:
@@ -158,7 +158,8 @@ def _faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
     return faults
 
 
-def _flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[ProbeStream, ...]:
+def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[ProbeStream, ...]:
+    """The flows of probes on a fabric. Raises InputError if one does not fit it."""
     flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
     for flow in flows:
         resolve_flow(fabric, flow)

@@ -2,8 +2,9 @@
 
 `GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
 `/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/flows`, `/traffic`: what it shows.
-`/recording.html`: what was seen, as a page that needs no server. `POST /faults`, `/faults/N/undo`,
-`/scheme`, `/path`, `/observe`, `/reach`, `/traffic`, `/traffic/stop`: what it does.
+`/traffic/impact`: what the traffic of the page felt of faults. `/recording.html`: what was seen, as
+a page that needs no server. `POST /faults`, `/faults/N/undo`, `/scheme`, `/path`, `/observe`,
+`/reach`, `/traffic`, `/probes`, `/traffic/stop`: what it does.
 `/terminal/NODE`, a WebSocket: a root shell, if that is allowed. Every answer but pages and the
 stream is JSON; an error has `error` and `hint`, and `problems` if several things of a request are
 wrong.
@@ -27,9 +28,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from rocelab.base.errors import ExpectationError, InputError, RocelabError, SpecError
+from rocelab.drills.spec import TrafficSpec
 from rocelab.faults.asked import kinds
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.inuse import in_use
+from rocelab.lab.inuse import Use, in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
@@ -154,6 +156,13 @@ def live_app(
         await run_in_threadpool(traffic.start, await _asked(request, JobSpec))
         return JSONResponse({}, status_code=201)
 
+    async def start_probes(request: Request) -> Response:
+        await run_in_threadpool(traffic.probe, await _asked(request, TrafficSpec))
+        return JSONResponse({}, status_code=201)
+
+    async def impact(_: Request) -> Response:
+        return JSONResponse(traffic.impact())
+
     async def stop_job(_: Request) -> Response:
         await run_in_threadpool(traffic.stop)
         return JSONResponse({})
@@ -183,8 +192,10 @@ def live_app(
         Route("/reach", reach, methods=["POST"]),
         Route("/traffic", job),
         Route("/traffic", start_job, methods=["POST"]),
+        Route("/traffic/impact", impact),
         Route("/traffic/result.json", job_result),
         Route("/traffic/stop", stop_job, methods=["POST"]),
+        Route("/probes", start_probes, methods=["POST"]),
     ]
     if terminal:
         routes.append(WebSocketRoute("/terminal/{node}", Terminals(feed.lab).serve))
@@ -263,7 +274,7 @@ async def _answered(document: Callable[..., Document], *arguments: object) -> Re
 
 def _switch(lab: RunningLab, asked: SchemeChoice) -> None:
     """Spread flows in another way, as `rocelab scheme`. Raises as `Steering.set_scheme`."""
-    with in_use(LabFiles(lab.name), "a change of scheme", shared=True), lab.locked():
+    with in_use(LabFiles(lab.name), "a change of scheme", Use.UNSENT), lab.locked():
         lab.steering.set_scheme(asked.scheme)
 
 

@@ -95,8 +95,9 @@ class SchemeEvent:
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """A job of the page begins to send, or has ended. `outcome`: None while it runs; else `valid`,
-    `invalid`, `failed` or `stopped`."""
+    """A job of the page or, with the pattern `probes`, as many flows of probes begin to send, or
+    have ended. `outcome`: None while they run; else `valid`, `disturbed`, `invalid`, `failed` or
+    `stopped`."""
 
     t_ns: int
     pattern: str

@@ -57,6 +57,7 @@ class Hub:
         self._published = 0
         self._values: dict[str, dict[int, float]] = {metric: {} for metric in metrics}
         self._sampled_ns = 0
+        self._traffic: Mapping[str, float] = {}
         self._clients: set[Client] = set()
         self._closed = False
 
@@ -69,10 +70,13 @@ class Hub:
             self._published += 1
             self._wake()
 
-    def sample(self, t_ns: int, values: Mapping[str, Values]) -> None:
-        """Take the values of a sample, of every metric; t_ns is CLOCK_REALTIME of its reading."""
+    def sample(
+        self, t_ns: int, values: Mapping[str, Values], traffic: Mapping[str, float] | None = None
+    ) -> None:
+        """Take the values of a sample, of every metric, and packets per second of all traffic; t_ns
+        is CLOCK_REALTIME of its reading."""
         with self._lock:
-            self._sampled_ns = t_ns
+            self._sampled_ns, self._traffic = t_ns, dict(traffic or {})
             changed = {metric: self._changed(metric, new) for metric, new in values.items()}
             for client in self._clients:
                 client.merge(changed[client.metric])
@@ -148,7 +152,12 @@ class Hub:
             yield StreamMessage("event", data, self._id(client.position))
         values = client.take_values()
         if values is not None and self._sampled_ns:
-            sample = {"t_ns": self._sampled_ns, "metric": client.metric, "values": values}
+            sample = {
+                "t_ns": self._sampled_ns,
+                "metric": client.metric,
+                "values": values,
+                "traffic": self._traffic,
+            }
             yield StreamMessage("sample", _json(sample), self._id(client.position))
 
     def _id(self, position: int) -> str:

@@ -1,8 +1,8 @@
-"""The job that the page runs, and who else has the lab for itself.
+"""The traffic that the page sends, a job or probes, and who else has the lab for itself.
 
-A job is that of `rocelab traffic`, with the same exclusion of drills, jobs and faults by hand, in a
-process of its own (`rocelab.live.job`). It ends with the server, also if that is killed, and
-no trace of it remains.
+It is sent as `rocelab traffic --allow-faults` does, with the same exclusion of drills and other
+traffic, by a process of its own (`rocelab.live.job`). It ends with the server, also if that is
+killed, and no trace of it remains.
 """
 
 from __future__ import annotations
@@ -13,28 +13,50 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import IO, Any
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import IO, Any, Literal
 
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.base.interruption import undone
 from rocelab.base.quantities import in_unit
+from rocelab.drills.plan import probe_flows
+from rocelab.drills.spec import TrafficSpec
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
-from rocelab.lab.inuse import in_use, user_of
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.lab.inuse import Use, in_use, user_of
+from rocelab.labfile.base import SpecModel
 from rocelab.linux.background import last_line, launch
 from rocelab.linux.bracket import realtime_ns
 from rocelab.live.events import JobEvent, UseEvent
 from rocelab.live.feed import Feed
 from rocelab.record import LabFiles
 from rocelab.results.job import JobReport, from_json
+from rocelab.results.probes import Disturbance
 
 Document = Mapping[str, object]
-NO_JOB: Document = {"state": None}
+NO_TRAFFIC: Document = {"state": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the page shows of a result. state: `valid`, `disturbed`, `invalid` or `failed`.
+    headlines: figures as text. disturbed: the faults meanwhile, as text."""
+
+    state: str
+    headlines: tuple[Document, ...] = ()
+    problems: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    disturbed: tuple[str, ...] = ()
+
+
+NO_OUTCOME = Outcome("")
 _ERRORS: Mapping[int, type[RocelabError]] = {2: InputError, 3: MachineError}
 
 
 class LiveTraffic:
-    """The jobs of a lab's page, one at a time; leaving the context ends it."""
+    """The traffic of a page, one job or run of probes at a time; leaving the context ends it."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -52,7 +74,7 @@ class LiveTraffic:
             self._closing = True
         if self._run is not None and not self._run.is_over:
             self._run.stop()
-            undone("the job was stopped")
+            undone("the traffic of the page was stopped")
 
     def look(self) -> None:
         """Publish who else has the lab for itself by now."""
@@ -66,49 +88,79 @@ class LiveTraffic:
     def start(self, job: JobSpec) -> None:
         """Run a job; returns once its ranks send.
 
-        Raises as `rocelab.runs.jobs.run_job`, and InputError while a job of the page runs.
+        Raises as `rocelab.runs.jobs.run_job`, and InputError while traffic of the page runs.
         """
-        (plan,) = plan_jobs(self._lab.fabric, [job])
+        plan_jobs(self._lab.fabric, [job])
+        self._start(_Asked("job", job, job.pattern.value, job.ranks))
+
+    def probe(self, probes: TrafficSpec) -> None:
+        """Send probes; returns once they are sent.
+
+        Raises as `rocelab.drills.openprobes.run_open_probes`, and InputError while traffic of the
+        page runs.
+        """
+        probe_flows(self._lab.fabric, probes)
+        self._start(_Asked("probes", probes, "probes", probes.flows))
+
+    def _start(self, asked: _Asked) -> None:
         with self._starting:
             if self._closing or not (self._run is None or self._run.is_over):
                 raise InputError(
-                    "a job of this page is under way", hint="stop it, or wait for its end"
+                    "traffic of this page is under way", hint="stop it, or wait for its end"
                 )
             # Another's lab is told before a process starts for it beside what is measured.
-            with in_use(LabFiles(self._lab.name), "a job of the page"):
+            with in_use(LabFiles(self._lab.name), "traffic of the page", Use.UNDER_FAULTS):
                 pass
-            self._run = _Run(self._feed, plan)
+            self._run = _Run(self._feed, asked)
         self._run.started.result()
 
     def stop(self) -> None:
-        """End the job that runs, as Ctrl-C does; returns when no trace of it remains. Raises
-        InputError if there is none."""
+        """End what is sent: a job as Ctrl-C does, probes so that they are measured. Returns when no
+        trace of it remains. Raises InputError if there is none."""
         if self._run is None or self._run.is_over:
-            raise InputError("no job of this page is under way")
-        self._run.stop()
+            raise InputError("no traffic of this page is under way")
+        self._run.finish()
 
     def document(self) -> Document:
-        """The newest job of the page: how far it is, and its figures once it has ended."""
-        return NO_JOB if self._run is None else self._run.document()
+        """The newest traffic of the page: how far it is, and its figures once it has ended."""
+        return NO_TRAFFIC if self._run is None else self._run.document()
+
+    def impact(self) -> Document:
+        """What the newest traffic felt of faults (`rocelab.live.impact`). Raises InputError if
+        there is nothing."""
+        if self._run is None or self._run.impact is None:
+            raise InputError("no traffic of this page has been measured")
+        return self._run.impact
 
     def result(self) -> str:
-        """The result of the newest job, as `rocelab traffic --json` writes it. Raises InputError if
-        there is none."""
+        """The result of the newest traffic: of a job as `rocelab traffic --json` writes it. Raises
+        InputError if there is none."""
         if self._run is None or self._run.text is None:
-            raise InputError("no job of this page has a result")
+            raise InputError("no traffic of this page has a result")
         return self._run.text
 
 
-class _Run:
-    """A job's process and what it has said."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is to be sent: its kind as `rocelab.live.job` takes it, and its name in events."""
 
-    def __init__(self, feed: Feed, plan: JobPlan) -> None:
-        self.plan = plan
+    kind: Literal["job", "probes"]
+    spec: SpecModel
+    pattern: str
+    ranks: int
+
+
+class _Run:
+    """The process that sends, and what it has said."""
+
+    def __init__(self, feed: Feed, asked: _Asked) -> None:
+        self.asked = asked
         self.started: Future[None] = Future()
         self.text: str | None = None
+        self.impact: Document | None = None
         self._feed = feed
         self._progress: Document | None = None
-        self._report: JobReport | None = None
+        self._outcome: Outcome | None = None
         self._error: Document | None = None
         self._is_stopped = False
         self.is_over = False
@@ -117,7 +169,8 @@ class _Run:
         try:
             self._process = launch(
                 "rocelab.live.job",
-                *(feed.lab.name, plan.job.model_dump_json(exclude_none=True), str(writing)),
+                *(feed.lab.name, asked.kind, asked.spec.model_dump_json(exclude_none=True)),
+                str(writing),
                 stdin=subprocess.PIPE,
                 errors=self._errors,
                 pass_fds=(writing,),
@@ -144,37 +197,48 @@ class _Run:
         self._process.stdin.close()
         self._thread.join()
 
+    def finish(self) -> None:
+        """End what is sent, and return when the process has ended."""
+        if self.asked.kind == "job":
+            self.stop()
+            return
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has just ended
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+        self._thread.join()
+
     def document(self) -> Document:
         return {
-            "job": self.plan.job.model_dump(mode="json", exclude_defaults=True),
-            "state": self._outcome if self.is_over else "running",
+            "kind": self.asked.kind,
+            "job": self.asked.spec.model_dump(mode="json", exclude_defaults=True),
+            "ranks": self.asked.ranks,
+            **asdict(self._outcome or NO_OUTCOME),
+            "state": self._state if self.is_over else "running",
             "progress": self._progress,
-            **(figures(self._report) if self._report else {"headlines": [], "warnings": []}),
             **(self._error or {}),
         }
 
     @property
-    def _outcome(self) -> str:
-        if self._report is None:
+    def _state(self) -> str:
+        if self._outcome is None:
             return "stopped" if self._is_stopped and self._error is None else "failed"
-        if self._report.errors:
-            return "failed"
-        return "valid" if self._report.valid else "invalid"
+        return self._outcome.state
 
     def _follow(self, lines: IO[str]) -> None:
         with lines, self._errors:
             for line in lines:
                 self._take(json.loads(line))
             code = self._process.wait()
-            if self._report is None and self._error is None and not self._is_stopped:
+            if self._outcome is None and self._error is None and not self._is_stopped:
                 self._errors.seek(0)
                 said = last_line(self._errors.read().decode(errors="replace"))
-                self._fail(MachineError(said or f"the job's process ended with code {code}"))
+                self._fail(MachineError(said or f"the process that sends ended with code {code}"))
         self.is_over = True
         if not self.started.done():
-            self.started.set_exception(InputError("the job was stopped before it began"))
+            self.started.set_exception(InputError("the traffic was stopped before it began"))
         elif self.started.exception() is None:
-            self._publish(realtime_ns(), self._outcome)
+            self._publish(realtime_ns(), self._state)
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if "progress" in message:
@@ -183,8 +247,8 @@ class _Run:
                 self._publish(message["t_ns"], None)
                 self.started.set_result(None)
         elif "report" in message:
-            self.text = message["report"]
-            self._report = from_json(self.text)
+            self.text, self.impact = message["report"], message["impact"]
+            self._outcome = outcome_of(self.asked.kind, self.text)
         else:
             made = _ERRORS.get(message["exit_code"], ExpectationError)
             self._fail(made(message["error"], message["hint"]))
@@ -195,15 +259,26 @@ class _Run:
             self.started.set_exception(error)
 
     def _publish(self, t_ns: int, outcome: str | None) -> None:
-        job = self.plan.job
-        self._feed.publish(JobEvent(t_ns, job.pattern.value, job.ranks, outcome))
+        self._feed.publish(JobEvent(t_ns, self.asked.pattern, self.asked.ranks, outcome))
 
 
-def figures(report: JobReport) -> dict[str, object]:
-    """What the page shows of a result: headlines as text, of the modelled network, and why it is
-    invalid."""
-    return {
-        "headlines": [
+def outcome_of(kind: str, text: str) -> Outcome:
+    """What the page shows of a result as text."""
+    if kind == "job":
+        return _of_job(from_json(text))
+    found = json.loads(text)
+    problems = tuple(found["run"]["problems"])
+    disturbed = tuple(Disturbance(**fault).text for fault in found["disturbed"])
+    state = "invalid" if problems else "disturbed" if disturbed else "valid"
+    return Outcome(state, problems=problems, disturbed=disturbed)
+
+
+def _of_job(report: JobReport) -> Outcome:
+    """Headlines are of the modelled network."""
+    state = "invalid" if report.problems else "disturbed" if report.disturbed else "valid"
+    return Outcome(
+        state="failed" if report.errors else state,
+        headlines=tuple(
             {
                 "title": headline.title,
                 **{
@@ -213,8 +288,9 @@ def figures(report: JobReport) -> dict[str, object]:
                 "n": headline.modelled.n,
             }
             for headline in report.headlines
-        ],
-        "problems": report.problems,
-        "errors": report.errors,
-        "warnings": report.warnings,
-    }
+        ),
+        problems=report.problems,
+        errors=report.errors,
+        warnings=report.warnings,
+        disturbed=tuple(fault.text for fault in report.disturbed),
+    )

@@ -49,6 +49,22 @@ def values_of(
     return rows
 
 
+def traffic_of(before: Reading | None, now: Reading) -> Mapping[str, float]:
+    """Packets per second that the agents of servers sent and received, data of queue pairs and
+    probes, each agent between the times at which it wrote its counters."""
+    rates = {"sent": 0.0, "received": 0.0}
+    for server, last in now.endpoints.items():
+        first = None if before is None else before.endpoints.get(server)
+        if first is None or last.pid != first.pid or last.time_ns <= first.time_ns:
+            continue
+        unit = NS_PER_S / (last.time_ns - first.time_ns)
+        sent = last.sent + last.probes_sent - first.sent - first.probes_sent
+        received = last.received + last.probes_received - first.received - first.probes_received
+        rates["sent"] += sent * unit
+        rates["received"] += received * unit
+    return {way: round(rate, 1) for way, rate in rates.items()}
+
+
 def _rounded(values: Mapping[int, float]) -> dict[int, float]:
     rounded = {direction: round(value, DIGITS) for direction, value in values.items() if value}
     return {direction: value for direction, value in rounded.items() if value}

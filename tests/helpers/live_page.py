@@ -24,7 +24,7 @@ from rocelab.live.history import LoadHistory
 from rocelab.live.server import HttpServer
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
-from rocelab.live.traffic import NO_JOB
+from rocelab.live.traffic import NO_TRAFFIC
 from tests.helpers.live_server import LINK
 from tests.helpers.waiting import LIMIT_S
 
@@ -130,7 +130,7 @@ def planned(name: str, *, read_only: bool = False) -> Iterator[tuple[Hub, str]]:
     feed = SimpleNamespace(lab=lab, state=state, hub=hub, history=history)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         access = Access(listener.getsockname()[1], "token")
-        traffic = SimpleNamespace(document=lambda: NO_JOB)
+        traffic = SimpleNamespace(document=lambda: NO_TRAFFIC)
         app = live_app(
             feed,  # type: ignore[arg-type]
             SimpleNamespace(),  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from rocelab.lab.lab import Lab
 from rocelab.linux.links import read_counters
 from rocelab.linux.namespaces import inside
 from rocelab.record import LabFiles
-from tests.helpers.command import rocelab
+from tests.helpers.command import PROGRAM, rocelab
 from tests.helpers.live_server import (
     JOB,
     LINK,
@@ -197,7 +198,7 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
     status, answer = server.post("/reach", {})
     assert (status, "in use by a job (allreduce)" in answer["error"]) == (400, True)
     status, answer = server.post("/traffic", JOB)
-    assert (status, answer["error"]) == (400, "a job of this page is under way")
+    assert (status, answer["error"]) == (400, "traffic of this page is under way")
     assert server.post("/traffic/stop", {}) == (200, {})
     assert server.read("/traffic")["state"] == "stopped"
     assert agents_of(lab) == []
@@ -210,6 +211,32 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
     assert len(result["iterations"]) == 5
     titles = [headline["title"] for headline in document["headlines"]]
     assert titles == [headline["title"] for headline in result["headlines"]]
+
+
+def test_faults_come_and_go_beside_a_job_that_allows_them_and_the_result_names_them(
+    lab: Lab, server: Server, tmp_path: Path
+) -> None:
+    options = "--pattern allreduce --ranks 4 --size 1MB --qps 2 --iterations 60 --allow-faults"
+    stream = news(server)
+    job = subprocess.Popen(
+        [*PROGRAM, "traffic", lab.name, *options.split(), "--out", str(tmp_path / "made")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    stream.until(is_used_by("a job (allreduce)"))
+    wait_until(lambda: agents_of(lab), "its agents")
+    status, answer = server.post("/faults", fault(lasts="300ms"))
+    assert status == 201, answer
+    until_the_fault_ends(stream, answer["number"])
+    said, _ = job.communicate(timeout=LIMIT_S)
+    result = json.loads((tmp_path / "made" / "result.json").read_text())
+    (disturbed,) = result["disturbed"]
+    assert (disturbed["kind"], disturbed["subject"]) == ("carrier-down", LINK)
+    assert 3 * 10**8 <= disturbed["ends_ns"] - disturbed["begins_ns"] < 10**9
+    assert [event["change"] for event in result["events"]] == ["begin", "end"]
+    assert f"disturbed by carrier-down of {LINK}, from " in said
+    assert job.returncode == (3 if result["problems"] else 1 if result["errors"] else 0)
 
 
 @pytest.mark.long
@@ -355,7 +382,7 @@ def test_a_job_ends_with_its_server(lab: Lab) -> None:
         assert server.end(signal.SIGTERM) == 143
         assert agents_of(lab) == []
         assert server.process.stderr is not None
-        assert "the job was stopped" in server.process.stderr.read()
+        assert "the traffic of the page was stopped" in server.process.stderr.read()
     with served(lab) as server:
         assert server.post("/traffic", LONG_JOB)[0] == 201
         server.end(signal.SIGKILL)

@@ -50,6 +50,8 @@ from tests.helpers.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 
+OUTAGE = re.compile(r"(f\d+): (?:out [^,]+, )?([\d,]+) lost .* → .*")
+
 TABS = 6
 """With the page that opens them one more than the connections that a browser has to one host."""
 
@@ -272,7 +274,7 @@ def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
     traffic = page.locator("#traffic")
     traffic.get_by_label("ranks").fill("4")
     traffic.get_by_label("iterations").fill("10000")
-    traffic.get_by_role("button", name="Send").click()
+    traffic.get_by_role("button", name="Run job").click()
     for tab in (page, other):
         expect(tab.locator("#traffic")).to_contain_text("of 10001 iterations")
     other.get_by_role("button", name="Stop").click()
@@ -281,13 +283,72 @@ def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
     assert agents_of(lab) == []
     traffic.get_by_label("iterations").fill("3")
     traffic.get_by_label("ranks").fill("400")
-    traffic.get_by_role("button", name="Send").click()
+    traffic.get_by_role("button", name="Run job").click()
     expect(traffic.get_by_role("alert")).to_contain_text("NICs")
     traffic.get_by_label("ranks").fill("4")
-    traffic.get_by_role("button", name="Send").click()
+    traffic.get_by_role("button", name="Run job").click()
     for tab in (page, other):
         expect(tab.locator("#traffic table")).to_contain_text("busbw")
     expect(other.locator("#timeline ol")).to_contain_text("allreduce of 4 ranks has ended")
+
+
+def test_a_cable_is_pulled_under_probes_and_the_page_names_the_outage_of_each_flow(
+    look: Looking, server: Server
+) -> None:
+    page = look.at(server.url)
+    page.get_by_role("button", name="Send probes").click()
+    impact = page.locator("#impact")
+    expect(impact.locator("#verdict")).to_contain_text("break it")
+    expect(page.locator("#traffic")).to_contain_text("of 60 seconds")
+    open_link(page)
+    page.get_by_label("how long").select_option("1s")
+    page.get_by_role("button", name="Break it").click()
+    expect(page.locator("#faults")).to_contain_text(f"carrier-down of {LINK}")
+    # They end by themselves once the lab has recovered.
+    verdict = impact.locator("#verdict")
+    expect(verdict).to_contain_text(
+        re.compile("Disturbed: not a measurement|Invalid: this machine")
+    )
+    expect(verdict).to_contain_text(
+        re.compile(f"Disturbed by carrier-down of {LINK}, from [\\d.]+ m?s after the start for 1")
+    )
+    result = server.read("/traffic/result.json")
+    lost = {
+        flow["flow"]["name"]: flow["measurement"]["lost"]
+        for flow in result["run"]["flows"]
+        if flow["measurement"]["lost"]
+    }
+    assert lost
+    rows = impact.locator("#outages li")
+    expect(rows.first).to_be_visible()
+    named = dict(re.fullmatch(OUTAGE, text).groups() for text in rows.all_text_contents())  # type: ignore[union-attr]
+    assert set(named) <= set(lost)
+    assert {int(count.replace(",", "")) for count in named.values()} <= set(lost.values())
+    # BGP's steps are on the axis of the plots.
+    expect(impact.locator(".lane i.hold").first).to_be_visible()
+    expect(impact.locator(".lane i.noticed").first).to_have_attribute(
+        "title", re.compile("rtsw1|ctsw1")
+    )
+    assert impact.locator("canvas").count() == 2
+    assert result["disturbed"][0]["kind"] == "carrier-down"
+    assert result["disturbed"][0]["ends_ns"] > 10**9
+    assert look.complaints == []
+
+
+def test_a_job_of_the_page_is_broken_by_a_click_and_is_disturbed(
+    look: Looking, server: Server
+) -> None:
+    page = look.at(server.url)
+    traffic = page.locator("#traffic")
+    traffic.get_by_label("ranks").fill("4")
+    traffic.get_by_label("iterations").fill("60")
+    traffic.get_by_role("button", name="Run job").click()
+    expect(traffic).to_contain_text("of 61 iterations")
+    status, _ = server.post("/faults", fault(lasts="1s"))
+    assert status == 201
+    expect(traffic).to_contain_text(f"Disturbed by carrier-down of {LINK}")
+    expect(page.locator("#impact #verdict")).to_contain_text("data packets were sent again")
+    assert server.read("/traffic")["state"] in ("disturbed", "invalid", "failed")
 
 
 def test_a_queue_pair_that_sends_is_chosen_and_seen_on_its_path(
@@ -316,8 +377,8 @@ def test_what_else_uses_the_lab_is_shown_instead_of_the_form(
     traffic = page.locator("#traffic")
     with in_use(LabFiles(lab.name), "a drill"):
         expect(traffic).to_contain_text("In use by a drill that was started elsewhere")
-        expect(traffic.get_by_role("button", name="Send")).to_be_hidden()
-    expect(traffic.get_by_role("button", name="Send")).to_be_visible()
+        expect(traffic.get_by_role("button", name="Run job")).to_be_hidden()
+    expect(traffic.get_by_role("button", name="Run job")).to_be_visible()
 
 
 def test_many_tabs_share_one_connection(look: Looking, server: Server) -> None:

@@ -4,6 +4,7 @@ import { tipOf } from "./canvas.js";
 import { h } from "./elements.js";
 import { Flow } from "./flow.js";
 import { METRICS, clock, count, onTheme, range, scale } from "./format.js";
+import { Impact } from "./impact.js";
 import { Panel } from "./panel.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { get, keepKey, post } from "./requests.js";
@@ -50,7 +51,11 @@ const flow = new Flow($("#flow"), {
     picture.redraw();
   },
 });
-const traffic = new Traffic($("#traffic"), (isUsed) => flow.follow(isUsed));
+const impact = new Impact($("#impact"), pick);
+const traffic = new Traffic($("#traffic"), {
+  changed: (isUsed) => flow.follow(isUsed),
+  followed: (newest) => impact.show(newest),
+});
 const timeline = new Timeline($("#timeline"), pick);
 const scrubber = new Scrubber($("#scrub"), (past) => {
   view.past = past;
@@ -92,9 +97,10 @@ const take = {
     // An event from before the state that the page began with is in that state already.
     if (number(id) > fabric.position) changed(event);
   },
-  sample({ t_ns: t, values }) {
+  sample({ t_ns: t, values, traffic: packets }) {
     Object.assign(view.values, values);
     scrubber.sampled(t);
+    impact.sampled(t, packets);
     $("#read").textContent = `last read at ${clock(t, 1)}`;
     picture.redraw();
   },
@@ -117,6 +123,7 @@ function changed(event) {
   } else if (event.kind === "fault") {
     if (event.begins) faults.set(event.number, event);
     else faults.delete(event.number);
+    impact.happened(event);
     showFaults();
   } else if (event.kind === "scheme") {
     scheme.show(event.scheme);

@@ -122,8 +122,8 @@ export function said(event) {
       return { tone: "", text: `flows are spread by ${event.scheme.kind}` };
     case "job":
       return event.outcome
-        ? { tone: { valid: "good", stopped: "" }[event.outcome] ?? "bad", text: `${event.pattern} of ${event.ranks} ranks has ended: ${event.outcome}` }
-        : { tone: "", text: `${event.pattern} of ${event.ranks} ranks begins to send` };
+        ? { tone: { valid: "good", stopped: "", disturbed: "warn" }[event.outcome] ?? "bad", text: `${traffic(event)} has ended: ${event.outcome}` }
+        : { tone: "", text: `${traffic(event)} begins to send` };
     case "use":
       return { tone: "", text: event.user ? `${event.user} begins (process ${event.pid})` : "the lab is free again" };
     case "gap":
@@ -131,6 +131,10 @@ export function said(event) {
     default:
       return { tone: "warn", text: event.text ?? JSON.stringify(event) };
   }
+}
+
+function traffic({ pattern, ranks }) {
+  return pattern === "probes" ? `a run of ${count(ranks)} probe flows` : `${pattern} of ${ranks} ranks`;
 }
 
 function routes({ changes, removed }) {

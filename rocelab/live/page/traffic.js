@@ -1,5 +1,5 @@
-// A job on the lab: a form that starts it, how far it is, its figures or why there are none; and
-// what else has the lab for itself.
+// Traffic of the page: forms that start probes and a job, how far they are, their figures or why there
+// are none; and what else has the lab for itself.
 
 import { h, table, update } from "./elements.js";
 import { get, post } from "./requests.js";
@@ -8,22 +8,30 @@ const EVERY_MS = 500;
 const PATTERNS = ["allreduce", "alltoall", "allgather", "reducescatter", "broadcast", "gather", "incast", "pairs", "permutation"];
 const VERDICTS = {
   valid: "Valid.",
+  disturbed: "Disturbed: not a measurement of the lab as planned.",
   invalid: "Invalid: its figures do not count.",
   failed: "Failed.",
   stopped: "Stopped: no trace of it remains.",
 };
 
 export class Traffic {
-  // `changed` is told whether something uses the lab.
-  constructor(section, changed) {
+  // `changed` is told whether something uses the lab, `followed` how the newest traffic is.
+  constructor(section, { changed, followed }) {
     this.section = section;
-    this.form = section.querySelector("form");
+    [this.probes, this.form] = this.forms = section.querySelectorAll("form");
     this.shown = section.querySelector("div");
     this.refused = section.querySelector("[role=alert]");
-    this.button = this.form.querySelector("button");
     this.changed = changed;
+    this.followed = followed;
     this.form.elements.pattern.append(...PATTERNS.map((name) => h("option", {}, name)));
-    this.form.addEventListener("submit", (event) => this.#start(event));
+    this.probes.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.probe();
+    });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.run();
+    });
   }
 
   start({ read_only: readOnly, use, nodes }) {
@@ -52,6 +60,7 @@ export class Traffic {
     if (this.job.state === "running") this.next = setTimeout(() => this.follow(), EVERY_MS);
     this.#draw();
     this.#tell();
+    this.followed(this.job);
   }
 
   #tell() {
@@ -60,17 +69,25 @@ export class Traffic {
     this.isUsed = isUsed;
   }
 
-  async #start(event) {
-    event.preventDefault();
+  probe() {
+    const { flows, rate_pps: rate, duration } = this.probes.elements;
+    return this.#start("/probes", { flows: Number(flows.value), rate_pps: Number(rate.value), duration: duration.value });
+  }
+
+  run() {
     const { pattern, ranks, size, qps, iterations } = this.form.elements;
-    this.button.disabled = true;
+    return this.#start("/traffic", {
+      pattern: pattern.value, ranks: Number(ranks.value), size: size.value,
+      iterations: Number(iterations.value), transport: { qps: Number(qps.value) },
+    });
+  }
+
+  async #start(path, body) {
+    for (const form of this.forms) form.querySelector("button").disabled = true;
     this.refused.textContent = "";
     setTimeout(() => this.follow(), EVERY_MS); // it can be stopped before it sends
     try {
-      await post("/traffic", {
-        pattern: pattern.value, ranks: Number(ranks.value), size: size.value,
-        iterations: Number(iterations.value), transport: { qps: Number(qps.value) },
-      });
+      await post(path, body);
     } catch (error) {
       this.refused.textContent = error.message;
     }
@@ -91,34 +108,44 @@ export class Traffic {
     const { job, use } = this;
     const runs = job?.state === "running";
     this.section.hidden = this.readOnly && !use && !job?.state;
-    this.form.hidden = this.readOnly || runs || Boolean(use);
-    this.button.disabled = false;
+    for (const form of this.forms) {
+      form.hidden = this.readOnly || runs || Boolean(use);
+      form.querySelector("button").disabled = false;
+    }
     update(this.shown, h("div", {},
       use ? h("p", {}, `In use by ${use.user} that was started elsewhere (process ${use.pid}).`) : "",
       ...(job?.state ? (runs ? this.#progress(job) : outcome(job)) : [])));
   }
 
-  #progress({ job, progress }) {
+  #progress(traffic) {
+    const { progress, kind } = traffic;
     const far = progress
-      ? [h("progress", { max: progress.total, value: progress.done, "aria-label": "how far the job is" }), ` ${progress.done} of ${progress.total} ${progress.stage}`]
+      ? [h("progress", { max: progress.total, value: progress.done, "aria-label": "how far it is" }), ` ${progress.done} of ${progress.total} ${progress.stage}`]
       : ["preparing"];
-    const stop = this.readOnly ? "" : h("button", { onclick: ({ target }) => this.#stop(target) }, "Stop");
-    return [h("p", {}, `${named(job)} `, stop), h("p", {}, ...far)];
+    const stop = this.readOnly ? "" : h("button", { onclick: ({ target }) => this.#stop(target) }, kind === "probes" ? "Stop and measure" : "Stop");
+    const ends = kind === "probes" ? h("p", { class: "muted" }, "They end by themselves when the lab has recovered from a fault.") : "";
+    return [h("p", {}, `${named(traffic)} `, stop), h("p", {}, ...far), ends];
   }
 }
 
-function named({ pattern, ranks, size, duration }) {
+function named({ kind, ranks, job: { pattern, size, duration, rate_pps: rate = 1000 } }) {
+  if (kind === "probes") return `${ranks} flows of ${rate} packets/s`;
   return `${pattern} of ${ranks} ranks, ${size ?? duration}`;
 }
 
-function outcome({ job, state, headlines, problems = [], errors = [], warnings, error, hint }) {
+const TONES = { valid: "ok", disturbed: "degraded", stopped: "" };
+
+function outcome(traffic) {
+  const { state, headlines, problems, errors, warnings, disturbed, error, hint } = traffic;
   const why = [...problems, ...errors, error, hint].filter(Boolean);
+  const hasResult = !["stopped", "failed"].includes(state);
   return [
-    h("p", {}, `${named(job)}: `, h("b", { class: { valid: "ok", stopped: "" }[state] ?? "bad" }, VERDICTS[state])),
+    h("p", {}, `${named(traffic)}: `, h("b", { class: TONES[state] ?? "bad" }, VERDICTS[state])),
+    ...disturbed.map((text) => h("p", { class: "degraded" }, `Disturbed by ${text}.`)),
     ...why.map((text) => h("p", { class: "bad" }, text)),
     headlines.length ? table("Times and bandwidths of the modelled network", ["", "median", "min", "max", "n"],
       headlines.map((each) => [each.title, each.median, each.minimum, each.maximum, each.n])) : "",
     ...warnings.map((text) => h("p", { class: "muted" }, text)),
-    headlines.length ? h("p", {}, h("a", { href: "/traffic/result.json", download: "result.json" }, "result.json")) : "",
+    hasResult ? h("p", {}, h("a", { href: "/traffic/result.json", download: "result.json" }, "result.json")) : "",
   ];
 }

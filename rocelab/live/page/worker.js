@@ -77,7 +77,7 @@ function take(kind, data, id) {
   } else {
     if (data.metric !== metric) return;
     Object.assign(values, data.values);
-    sampled = data.t_ns;
+    sampled = data;
   }
   tell({ kind, data, id });
 }
@@ -105,7 +105,7 @@ async function welcome() {
     port.postMessage({ kind: "fabric", data: fabric });
     for (const event of events) port.postMessage(event);
     port.postMessage({ kind: "metric", data: metric });
-    if (sampled) port.postMessage({ kind: "sample", data: { metric, values, t_ns: sampled } });
+    if (sampled) port.postMessage({ kind: "sample", data: { ...sampled, metric, values } });
     tabs.add(port);
   }
   waiting.clear();

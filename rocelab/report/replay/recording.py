@@ -266,13 +266,14 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
     """`share` of the page's room is for this run."""
     measured = run.measured
     if isinstance(measured, JobsRun):
-        return _of_jobs(fabric, title, measured, share)
-    return _of_probes(fabric, title, measured, dilation, share)
+        return recorded_jobs(fabric, title, measured, share)
+    return recorded_probes(fabric, title, measured, dilation, share)
 
 
-def _of_probes(
-    fabric: Fabric, title: str, probes: ProbeRun, dilation: float, share: float
+def recorded_probes(
+    fabric: Fabric, title: str, probes: ProbeRun, dilation: float, share: float = 1
 ) -> RecordedRun:
+    """A run of probes, in `share` of a page's room."""
     rate = probes.flows[0].rate
     numbers = numbers_of(fabric)
     return RecordedRun(
@@ -298,7 +299,8 @@ def _of_probes(
     )
 
 
-def _of_jobs(fabric: Fabric, title: str, run: JobsRun, share: float) -> RecordedRun:
+def recorded_jobs(fabric: Fabric, title: str, run: JobsRun, share: float = 1) -> RecordedRun:
+    """A run of jobs, in `share` of a page's room."""
     devices = run.reports[0]
     of_jobs = [([rank.nic for rank in report.ranks], report.flows) for report in run.reports]
     flows, flows_are = sent_flows(fabric, of_jobs, int(MOST_SENT * share))

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.drills.spec import TrafficSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.live.access import Access
@@ -21,7 +22,7 @@ from rocelab.live.faults import FaultRequest
 from rocelab.live.history import LoadHistory
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
-from rocelab.live.traffic import NO_JOB
+from rocelab.live.traffic import NO_TRAFFIC
 from tests.unit.live.test_state import reading
 
 ACCESS = Access(801, "the-token")
@@ -45,19 +46,23 @@ class NoFaults:
 
 
 class NoTraffic:
-    """Takes jobs, and runs none."""
+    """Takes jobs and probes, and sends none."""
 
     def __init__(self) -> None:
         self.asked: list[JobSpec] = []
+        self.probed: list[TrafficSpec] = []
+
+    def probe(self, probes: TrafficSpec) -> None:
+        self.probed.append(probes)
 
     def start(self, job: JobSpec) -> None:
         self.asked.append(job)
 
     def stop(self) -> None:
-        raise InputError("no job of this page is under way")
+        raise InputError("no traffic of this page is under way")
 
     def document(self) -> Mapping[str, object]:
-        return NO_JOB
+        return NO_TRAFFIC
 
 
 @pytest.fixture
@@ -162,7 +167,7 @@ def test_the_stream_begins_with_the_state_and_goes_on_where_it_was_left(
     ):
         assert again == [
             ("event", {"kind": "note", "text": "two"}),
-            ("sample", {"t_ns": 5, "metric": "drops", "values": {}}),
+            ("sample", {"t_ns": 5, "metric": "drops", "values": {}, "traffic": {}}),
         ]
     assert not feed.hub._clients, "a stream that is over is kept"
 
@@ -266,6 +271,22 @@ def test_a_job_is_asked_for_with_the_keys_of_a_job_file(
     assert len(traffic.asked) == 1
     assert client.post("/traffic/stop", json={}).status_code == 400
     assert client.get("/traffic").json() == {"state": None}
+
+
+def test_probes_are_asked_for_with_the_keys_of_a_drill(
+    client: TestClient, traffic: NoTraffic
+) -> None:
+    asked = {"flows": 24, "rate_pps": 1000, "duration": "20s"}
+    assert client.post("/probes", json=asked).status_code == 201
+    assert traffic.probed == [TrafficSpec(flows=24, rate_pps=1000, duration="20s")]  # type: ignore[arg-type]
+    wrong = client.post("/probes", json={**asked, "flows": 0}).json()
+    assert [each["key"] for each in wrong["problems"]] == ["flows"]
+    for missing in ("x-rocelab-key", "origin"):
+        headers = {name: value for name, value in client.headers.items() if name != missing}
+        bare = TestClient(client.app, base_url=ORIGIN, cookies=client.cookies)
+        bare.headers.update({**headers, missing: "other"})
+        assert bare.post("/probes", json=asked).status_code == 403
+    assert len(traffic.probed) == 1
 
 
 def test_an_error_of_keys_has_its_hint_beside_it_and_speaks_of_no_command_line(

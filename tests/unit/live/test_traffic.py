@@ -15,8 +15,9 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import ExpectationError, InputError, MachineError
+from rocelab.drills.spec import TrafficSpec
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.inuse import User
+from rocelab.lab.inuse import Use, User
 from rocelab.lab.lab import Lab
 from rocelab.live import traffic as module
 from rocelab.live.events import Event, JobEvent, UseEvent
@@ -24,11 +25,15 @@ from rocelab.live.state import LabState
 from rocelab.live.traffic import LiveTraffic
 from rocelab.record import LabFiles
 from rocelab.results.job import SCHEMA_VERSION
-from tests.helpers import phases_sample
+from rocelab.results.probereport import ProbeReport
+from rocelab.results.probes import Disturbance
+from tests.helpers import phases_sample, report_sample
 
 JOB = JobSpec(pattern="allreduce", ranks=4, size="1MB", transport={"qps": 2})  # type: ignore[arg-type]
 BEGINS = '{"progress": {"stage": "iterations", "done": 1, "total": 6}, "t_ns": 7}'
 WAITS = "sys.stdin.read()"
+PROBES = TrafficSpec(flows=8)
+BROKEN = Disturbance("carrier-down", "rtsw1:ctsw1", 10**9, 2 * 10**9)
 
 
 class Feed:
@@ -53,7 +58,7 @@ class Process:
     user = ""
 
     @contextmanager
-    def in_use(self, files: LabFiles, what: str) -> Iterator[None]:
+    def in_use(self, files: LabFiles, what: str, use: Use) -> Iterator[None]:
         if self.user:
             raise InputError(f"lab {files.lab} is in use by {self.user}")
         yield
@@ -61,7 +66,10 @@ class Process:
     def launch(
         self, _: str, *arguments: str, pass_fds: tuple[int, ...], **streams: int
     ) -> subprocess.Popen[bytes]:
-        head = f"import os, sys\ndef say(line): os.write({arguments[-1]}, line.encode() + b'\\n')\n"
+        head = (
+            f"import os, sys\nWRITING = {arguments[-1]}\n"
+            "def say(line): os.write(WRITING, line.encode() + b'\\n')\n"
+        )
         return subprocess.Popen(
             [sys.executable, "-c", head + self.script],
             stdin=streams["stdin"],
@@ -96,11 +104,11 @@ def test_a_job_that_is_stopped_is_over_and_another_one_can_begin(
     assert traffic.document() == {"state": None}
     traffic.start(JOB)
     assert traffic.document()["state"] == "running"
-    with pytest.raises(InputError, match="a job of this page is under way"):
+    with pytest.raises(InputError, match="traffic of this page is under way"):
         traffic.start(JOB)
     traffic.stop()
     assert traffic.document()["state"] == "stopped"
-    with pytest.raises(InputError, match="no job of this page is under way"):
+    with pytest.raises(InputError, match="no traffic of this page is under way"):
         traffic.stop()
     traffic.start(JOB)
     assert feed.outcomes == [None, "stopped", None]
@@ -142,7 +150,13 @@ def test_while_another_has_the_lab_nothing_runs_and_the_last_job_is_still_there(
 
 @pytest.mark.parametrize(
     ("changes", "outcome"),
-    [({}, "valid"), ({"problems": ("late",)}, "invalid"), ({"errors": ("lost",)}, "failed")],
+    [
+        ({}, "valid"),
+        ({"problems": ("late",)}, "invalid"),
+        ({"errors": ("lost",)}, "failed"),
+        ({"disturbed": (BROKEN,)}, "disturbed"),
+        ({"disturbed": (BROKEN,), "problems": ("late",)}, "invalid"),
+    ],
 )
 def test_a_job_that_ends_is_what_its_result_is(
     traffic: LiveTraffic, process: Process, feed: Feed, changes: dict[str, Any], outcome: str
@@ -152,7 +166,7 @@ def test_a_job_that_ends_is_what_its_result_is(
     (report,) = phase.jobs.reports
     whole = {"schema_version": SCHEMA_VERSION, "problems": (), "errors": ()}
     text = to_json(replace(report, **whole | changes))
-    process.script = f"say({BEGINS!r}); say({json.dumps({'report': text})!r})"
+    process.script = f"say({BEGINS!r}); say({json.dumps({'report': text, 'impact': {}})!r})"
     traffic.start(JOB)
     assert traffic._run is not None
     traffic._run._thread.join()
@@ -196,3 +210,38 @@ def test_a_job_that_does_not_fit_is_refused_before_anything_runs(
     with pytest.raises(InputError, match="NIC"):
         traffic.start(JOB.model_copy(update={"ranks": 400}))
     assert not (tmp_path / "ran").exists()
+
+
+def test_probes_that_are_stopped_are_measured_and_say_what_disturbed_them(
+    traffic: Traffic, process: Process, feed: Feed, tmp_path: Path
+) -> None:
+    document = report_sample.result(report_sample.repeat(0))
+    report = ProbeReport(
+        schema_version=1,
+        probes={},
+        lab=document.lab,
+        environment=document.environment,
+        zero_unix_ns=10**18,
+        disturbed=(BROKEN,),
+        run=report_sample.repeat(0),
+    )
+    said = tmp_path / "said"
+    said.write_text(json.dumps({"report": to_json(report), "impact": {"zero_ns": 10**18}}))
+    process.script = f"""say({BEGINS!r}); sys.stdin.readline()
+with open({str(said)!r}) as file, os.fdopen(WRITING, "w") as lines:
+    print(file.read(), file=lines)"""
+    traffic.probe(PROBES)
+    assert traffic.document()["state"] == "running"
+    traffic.stop()
+    found = traffic.document()
+    assert (found["kind"], found["ranks"], found["state"]) == ("probes", 8, "disturbed")
+    assert found["disturbed"] == (BROKEN.text,)
+    assert traffic.impact() == {"zero_ns": 10**18}
+    assert feed.outcomes == [None, "disturbed"]
+
+
+def test_before_traffic_has_been_measured_it_has_no_impact(
+    traffic: Traffic, process: Process
+) -> None:
+    with pytest.raises(InputError, match="has been measured"):
+        traffic.impact()
