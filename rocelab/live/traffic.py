@@ -266,9 +266,9 @@ def outcome_of(kind: str, text: str) -> Outcome:
     """What the page shows of a result as text."""
     if kind == "job":
         return _of_job(from_json(text))
-    found = json.loads(text)
-    problems = tuple(found["run"]["problems"])
-    disturbed = tuple(Disturbance(**fault).text for fault in found["disturbed"])
+    report = json.loads(text)
+    problems = tuple(report["run"]["problems"])
+    disturbed = tuple(Disturbance(**fault).text for fault in report["disturbed"])
     state = "invalid" if problems else "disturbed" if disturbed else "valid"
     return Outcome(state, problems=problems, disturbed=disturbed)
 
