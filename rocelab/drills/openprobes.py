@@ -25,7 +25,7 @@ from rocelab.prediction.predictor import asked_fabric
 from rocelab.record import LabFiles, not_up
 from rocelab.results.probereport import SCHEMA_VERSION, ProbeReport
 from rocelab.routing.stack import stack_for
-from rocelab.runs.probes import FaultedRun, Settings
+from rocelab.runs.probes import FaultedRun, ProbeSettings
 
 POLL_S = 0.25
 SECOND_NS = 10**9
@@ -51,7 +51,7 @@ def run_open_probes(
     flows = probe_flows(fabric, traffic)
     # An adopted lab's daemons are not to trace; nor can others than FRR.
     traces = fabric.observed is None and stack_for(fabric).name == DEFAULT_STACK
-    settings = Settings(measure.method, traffic.warmup, measure.event_window, traces)
+    settings = ProbeSettings(measure.method, traffic.warmup, measure.event_window, traces)
     environment = environment_of(lab)
     with (
         in_use(LabFiles(lab.name), "probes", Use.UNDER_FAULTS),

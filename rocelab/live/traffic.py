@@ -40,15 +40,17 @@ NO_TRAFFIC: Document = {"state": None}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the page shows of a result. state: `valid`, `disturbed`, `invalid` or `failed`.
-    headlines: figures as text. disturbed: the faults meanwhile, as text."""
+    """What the page shows of a result."""
 
     state: str
+    """`valid`, `disturbed`, `invalid` or `failed`."""
     headlines: tuple[Document, ...] = ()
+    """Figures as text."""
     problems: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     disturbed: tuple[str, ...] = ()
+    """The faults meanwhile, as text."""
 
 
 NO_OUTCOME = Outcome("")

@@ -369,7 +369,8 @@ class FlowFigures:
 
 @dataclass(frozen=True)
 class JobReport(LabDocument):
-    """The result of a job. It is a valid measurement only if `problems` and `disturbed` are empty."""
+    """The result of a job. It is a valid measurement only if `problems` and `disturbed` are
+    empty."""
 
     schema_version: int
     job: dict[str, Any]

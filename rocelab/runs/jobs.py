@@ -70,9 +70,9 @@ def run_job(
 
     `out` is a folder, created if missing, for result.json; `pcap` a pcapng file for what the ranks'
     NICs send and receive. Neither may exist without `overwrite`. With `allow_faults` others may
-    break the lab meanwhile: the report then says by what it was `disturbed`. `on_warning` gets what is known
-    before the run: that this machine will probably not carry it, or that the lab is in a state
-    without valid figures. `on_result` gets the report before it is written.
+    break the lab meanwhile: the report then says by what it was `disturbed`. `on_warning` gets what
+    is known before the run: that this machine will probably not carry it, or that the lab is in a
+    state without valid figures. `on_result` gets the report before it is written.
 
     Raises InputError if the lab is not up or busy, the job does not fit it (`plan_job`), or `out`
     or `pcap` cannot be written; MachineError if this machine cannot run it. A run that the machine

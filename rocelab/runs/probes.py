@@ -22,7 +22,7 @@ from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import OutputPlace
 from rocelab.faults.base import Timed
 from rocelab.faults.changewatch import ChangeWatch
-from rocelab.faults.injector import Change, Injector
+from rocelab.faults.injector import InjectedChange, Injector
 from rocelab.faults.record import read_faults
 from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
 from rocelab.jobs.flow import ProbeStream, resolve_flow
@@ -184,7 +184,7 @@ class FaultedRun(Holding):
     def _stays_broken(self) -> bool:
         return self._by_hand is not None and bool(read_faults(LabFiles(self._lab.name)))
 
-    def _happened(self, end_ns: int) -> tuple[Change, ...]:
+    def _happened(self, end_ns: int) -> tuple[InjectedChange, ...]:
         """The changes in the counted time, of others too."""
         of_others = () if self._by_hand is None else self._by_hand.changes()
         return (

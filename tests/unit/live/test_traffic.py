@@ -213,7 +213,7 @@ def test_a_job_that_does_not_fit_is_refused_before_anything_runs(
 
 
 def test_probes_that_are_stopped_are_measured_and_say_what_disturbed_them(
-    traffic: Traffic, process: Process, feed: Feed, tmp_path: Path
+    traffic: LiveTraffic, process: Process, feed: Feed, tmp_path: Path
 ) -> None:
     document = report_sample.result(report_sample.repeat(0))
     report = ProbeReport(
@@ -241,7 +241,7 @@ with open({str(said)!r}) as file, os.fdopen(WRITING, "w") as lines:
 
 
 def test_before_traffic_has_been_measured_it_has_no_impact(
-    traffic: Traffic, process: Process
+    traffic: LiveTraffic, process: Process
 ) -> None:
     with pytest.raises(InputError, match="has been measured"):
         traffic.impact()
