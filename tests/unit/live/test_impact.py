@@ -9,7 +9,7 @@ from rocelab.live.impact import job_impact, probes_impact
 from rocelab.results.impact import Impact
 from rocelab.results.probereport import ProbeReport
 from rocelab.results.probes import Disturbance
-from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 from tests.helpers import phases_sample, report_sample
 
 MS = 10**6
@@ -20,7 +20,7 @@ STAGES = Stages(
     (
         SwitchStages(
             "rtsw4",
-            Cause.PEER,
+            DetectionCause.PEER,
             68 * MS,
             None,
             118 * MS,
