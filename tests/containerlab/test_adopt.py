@@ -388,7 +388,7 @@ def test_a_node_that_was_restarted_is_said_to_be_gone(
     links = [{"node": node, "interface": interface} for node, interface in ends]
     inject_and_leave(lab, SINGLE_FAULT.validate_python({"kind": "delay", "links": links}))
     assert "delay-" in "".join(state_of_node(engine, container)["links"])
-    engine.run("restart", "--time", "0", adopted.container)  # type: ignore[attr-defined]
+    engine.run("restart", "--time", "0", adopted.container)
     with pytest.raises(ExpectationError, match=host):
         RunningLab.open(lab.name)
     release(lab.name)

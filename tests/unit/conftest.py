@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -48,8 +49,14 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "svg", lambda figure, name: f'<svg id="{name}"></svg>')
 
 
+class CommandLine(Protocol):
+    """Calls `rocelab` with these words in this process."""
+
+    def __call__(self, *arguments: str | Path) -> Outcome: ...
+
+
 @pytest.fixture
-def rocelab(capsys: pytest.CaptureFixture[str]):
+def rocelab(capsys: pytest.CaptureFixture[str]) -> CommandLine:
     def call(*arguments: str | Path) -> Outcome:
         with pytest.raises(SystemExit) as ended:
             run(command_line(), [str(argument) for argument in arguments])

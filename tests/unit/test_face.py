@@ -64,7 +64,7 @@ def test_no_package_has_the_name_of_something_public() -> None:
 def test_a_name_that_is_not_public_is_an_error_and_dir_lists_the_others() -> None:
     assert dir(rocelab) == sorted([*HOMES, "__version__"])
     with pytest.raises(AttributeError, match="no attribute 'labs'"):
-        rocelab.labs  # type: ignore[attr-defined]  # noqa: B018
+        rocelab.labs  # noqa: B018
 
 
 def test_an_import_of_the_package_loads_nothing_else() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.conftest import CommandLine
+
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 60
 
@@ -19,7 +21,7 @@ def test_the_table_of_a_folder_names_every_file(folder: str) -> None:
     assert sorted(named) == sorted(files)
 
 
-def test_the_table_of_labs_has_their_sizes(rocelab) -> None:
+def test_the_table_of_labs_has_their_sizes(rocelab: CommandLine) -> None:
     labs = json.loads(rocelab("labs", "--json").out)
     expected = [
         f"| [{lab['name']}]({lab['name']}.yaml) | {lab['kind']} | {lab['switches']:,} "
@@ -30,7 +32,7 @@ def test_the_table_of_labs_has_their_sizes(rocelab) -> None:
     assert [row for row in expected if row not in text] == []
 
 
-def test_the_table_of_drills_has_their_labs_and_titles(rocelab) -> None:
+def test_the_table_of_drills_has_their_labs_and_titles(rocelab: CommandLine) -> None:
     drills = json.loads(rocelab("drill", "list", "--json").out)
     expected = [
         f"| [{drill['name']}]({drill['name']}.yaml) "

@@ -235,7 +235,7 @@ def test_others_may_write_to_nothing_whatever_the_umask(umask: int, tmp_path: Pa
 
 def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
     class Unwritable(str):
-        def encode(self, *_: object) -> bytes:  # type: ignore[override]
+        def encode(self, *_: object) -> bytes:
             raise KeyboardInterrupt
 
     with open_folder(tmp_path) as folder:

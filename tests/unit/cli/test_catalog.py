@@ -14,6 +14,7 @@ from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.counts import is_numbered
+from tests.unit.conftest import CommandLine
 
 FABRICS = (Path(__file__).parents[3] / "docs/fabrics.md").read_text()
 LARGE = {"fat-tree-48", "hpn-pod", "llama3-24k", "meta-32k", "zones-28-24k"}
@@ -107,7 +108,7 @@ def test_available_memory_is_in_bytes() -> None:
     assert available_memory("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:    4 kB\n") == 4096
 
 
-def test_the_catalog_is_listed_for_people_and_for_programs(rocelab) -> None:
+def test_the_catalog_is_listed_for_people_and_for_programs(rocelab: CommandLine) -> None:
     outcome = rocelab("labs", "--json")
     assert outcome.code == 0
     assert tuple(row["name"] for row in json.loads(outcome.out)) == shipped_names(LABS)

@@ -21,6 +21,7 @@ from rocelab.cli.main import build, command_line
 from rocelab.lab.lab import Lab
 from rocelab.linux.fib import KernelHop, KernelRoute, live_widths
 from rocelab.render.files import MARKER, write_rendered
+from tests.unit.conftest import CommandLine
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
 
@@ -51,7 +52,7 @@ GROUPS = {
 }
 
 
-def test_the_version_is_that_of_the_distribution(rocelab) -> None:
+def test_the_version_is_that_of_the_distribution(rocelab: CommandLine) -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     outcome = rocelab("--version")
     assert (outcome.code, outcome.out) == (0, f"rocelab {project['version']}\n")
@@ -61,7 +62,7 @@ def test_the_version_is_that_of_the_distribution(rocelab) -> None:
     "words",
     [(command,) for command in COMMANDS] + [(g, group) for g in GROUPS for group in GROUPS[g]],
 )
-def test_every_command_explains_itself(rocelab, words: tuple[str, ...]) -> None:
+def test_every_command_explains_itself(rocelab: CommandLine, words: tuple[str, ...]) -> None:
     outcome = rocelab(*words, "--help")
     assert outcome.code == 0
     assert "Usage: rocelab" in outcome.out
@@ -87,14 +88,18 @@ def test_every_command_explains_itself(rocelab, words: tuple[str, ...]) -> None:
         ["drill", "run", "no-such-drill"],
     ],
 )
-def test_wrong_input_ends_with_2_and_a_message_and_no_traceback(rocelab, arguments) -> None:
+def test_wrong_input_ends_with_2_and_a_message_and_no_traceback(
+    rocelab: CommandLine, arguments
+) -> None:
     outcome = rocelab(*arguments)
     assert outcome.code == 2
     assert outcome.err
     assert "Traceback" not in outcome.err
 
 
-def test_every_problem_of_a_file_is_shown_with_its_line_and_hint(rocelab, tmp_path: Path) -> None:
+def test_every_problem_of_a_file_is_shown_with_its_line_and_hint(
+    rocelab: CommandLine, tmp_path: Path
+) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(BAD_SPEC)
 
@@ -106,7 +111,7 @@ def test_every_problem_of_a_file_is_shown_with_its_line_and_hint(rocelab, tmp_pa
     assert "  hint: " in outcome.err
 
 
-def test_debug_shows_the_traceback_of_an_error(rocelab) -> None:
+def test_debug_shows_the_traceback_of_an_error(rocelab: CommandLine) -> None:
     outcome = rocelab("--debug", "plan", "no-such-lab")
     assert outcome.code == 2
     assert "Traceback" in outcome.err
@@ -116,13 +121,15 @@ def test_debug_shows_the_traceback_of_an_error(rocelab) -> None:
     ("error", "code"),
     [(ExpectationError("e", "h"), 1), (InputError("e", "h"), 2), (MachineError("e", "h"), 3)],
 )
-def test_an_error_ends_with_its_own_exit_code(rocelab, monkeypatch, error, code) -> None:
+def test_an_error_ends_with_its_own_exit_code(
+    rocelab: CommandLine, monkeypatch, error, code
+) -> None:
     raise_in_plan(monkeypatch, error)
     outcome = rocelab("plan", "tiny")
     assert (outcome.code, outcome.err) == (code, "rocelab plan: e\n  hint: h\n")
 
 
-def test_an_unexpected_error_says_that_it_is_a_defect(rocelab, monkeypatch) -> None:
+def test_an_unexpected_error_says_that_it_is_a_defect(rocelab: CommandLine, monkeypatch) -> None:
     raise_in_plan(monkeypatch, ZeroDivisionError("x"))
     outcome = rocelab("plan", "tiny")
     assert outcome.code == cli_app.DEFECT_EXIT_CODE
@@ -130,12 +137,12 @@ def test_an_unexpected_error_says_that_it_is_a_defect(rocelab, monkeypatch) -> N
     assert "defect" in outcome.err
 
 
-def test_an_interrupt_ends_with_130(rocelab, monkeypatch) -> None:
+def test_an_interrupt_ends_with_130(rocelab: CommandLine, monkeypatch) -> None:
     raise_in_plan(monkeypatch, KeyboardInterrupt())
     assert rocelab("plan", "tiny").code == 130
 
 
-def test_the_dilation_that_advice_names_is_an_option(rocelab) -> None:
+def test_the_dilation_that_advice_names_is_an_option(rocelab: CommandLine) -> None:
     """`rocelab.jobs.load` and `rocelab.traffic.jobresult` advise it."""
     for command in (("up",), ("drill", "run")):
         assert rocelab(*command, "tiny", "--dilation", "0.5").code == 2
@@ -195,7 +202,7 @@ def test_an_error_whose_reader_has_gone_ends_quietly() -> None:
     assert (outcome.returncode, outcome.stdout) == (cli_app.PIPE_EXIT_CODE, b"")
 
 
-def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab) -> None:
+def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab: CommandLine) -> None:
     outcome = rocelab("plan", "zones-small")
     rows = [line.split() for line in outcome.out.splitlines()]
     assert outcome.code == 0
@@ -207,7 +214,7 @@ def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab) -> No
 
 
 def test_a_plan_for_people_tells_planes_from_segments_and_counts_nics_of_two_ports(
-    rocelab,
+    rocelab: CommandLine,
 ) -> None:
     outcome = rocelab("plan", "hpn-small")
     rows = [line.split() for line in outcome.out.splitlines()]
@@ -217,18 +224,18 @@ def test_a_plan_for_people_tells_planes_from_segments_and_counts_nics_of_two_por
     assert ["agg", "4", "1.6T", "800G", "2:1"] in rows
 
 
-def test_a_plan_for_programs_is_the_same_every_time(rocelab) -> None:
+def test_a_plan_for_programs_is_the_same_every_time(rocelab: CommandLine) -> None:
     first, second = rocelab("plan", "zone-small", "--json"), rocelab("plan", "zone-small", "--json")
     assert first.out == second.out
     assert json.loads(first.out)["lab"] == "zone-small"
 
 
-def test_the_schema_is_json_of_a_lab(rocelab) -> None:
+def test_the_schema_is_json_of_a_lab(rocelab: CommandLine) -> None:
     schema = json.loads(rocelab("schema").out)
     assert {"name", "fabric", "routing", "hashing"} <= set(schema["properties"])
 
 
-def test_a_graph_goes_to_stdout_or_to_a_file(rocelab, tmp_path: Path) -> None:
+def test_a_graph_goes_to_stdout_or_to_a_file(rocelab: CommandLine, tmp_path: Path) -> None:
     drawn = rocelab("graph", "tiny").out
     assert rocelab("graph", "tiny", "-o", tmp_path / "tiny.svg").code == 0
     assert (tmp_path / "tiny.svg").read_text() == drawn
@@ -236,7 +243,9 @@ def test_a_graph_goes_to_stdout_or_to_a_file(rocelab, tmp_path: Path) -> None:
     assert "ctsw1" in rocelab("graph", "tiny", "--format", "mermaid").out
 
 
-def test_the_path_of_a_lab_that_is_not_up_says_that_it_is_planned(rocelab, tmp_path) -> None:
+def test_the_path_of_a_lab_that_is_not_up_says_that_it_is_planned(
+    rocelab: CommandLine, tmp_path
+) -> None:
     outcome = rocelab(
         *("path", a_lab(tmp_path), "--src", "srv1-1", "--dst", "srv3-1"),
         *("--sport", "50000", "--json"),
@@ -250,7 +259,7 @@ def test_the_path_of_a_lab_that_is_not_up_says_that_it_is_planned(rocelab, tmp_p
     assert document["detail"][1]["width"] == 2
 
 
-def test_a_lab_that_is_not_up_can_not_be_probed(rocelab, tmp_path: Path) -> None:
+def test_a_lab_that_is_not_up_can_not_be_probed(rocelab: CommandLine, tmp_path: Path) -> None:
     outcome = rocelab(
         *("path", a_lab(tmp_path), "--src", "srv1-1", "--dst", "srv3-1"),
         *("--sport", "50000", "--probe"),
@@ -284,7 +293,7 @@ def test_render_writes_a_folder_per_switch_and_replaces_only_its_own(tmp_path: P
 
 @pytest.mark.parametrize("target", ["frr", "containerlab", "clabernetes"])
 def test_render_keeps_an_earlier_one_unless_told_otherwise(
-    rocelab, tmp_path: Path, target: str
+    rocelab: CommandLine, tmp_path: Path, target: str
 ) -> None:
     folder = tmp_path / "out"
     line = ("render", "tiny", "--target", target, "-o", folder)
@@ -300,7 +309,9 @@ def test_render_keeps_an_earlier_one_unless_told_otherwise(
     assert changed.read_text() != "mine"
 
 
-def test_graph_keeps_a_file_that_is_there_unless_told_otherwise(rocelab, tmp_path: Path) -> None:
+def test_graph_keeps_a_file_that_is_there_unless_told_otherwise(
+    rocelab: CommandLine, tmp_path: Path
+) -> None:
     file = tmp_path / "tiny.svg"
     file.write_text("mine")
     outcome = rocelab("graph", "tiny", "-o", file)
@@ -313,7 +324,7 @@ def test_graph_keeps_a_file_that_is_there_unless_told_otherwise(rocelab, tmp_pat
     assert rocelab("graph", "tiny", "-o", tmp_path / "none" / "tiny.svg").code == 2
 
 
-def test_render_refuses_a_folder_with_files_of_others(rocelab, tmp_path: Path) -> None:
+def test_render_refuses_a_folder_with_files_of_others(rocelab: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     outcome = rocelab("render", "tiny", "-o", tmp_path)
     assert outcome.code == 2
@@ -321,7 +332,7 @@ def test_render_refuses_a_folder_with_files_of_others(rocelab, tmp_path: Path) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_render_refuses_a_file_in_place_of_a_folder(rocelab, tmp_path: Path) -> None:
+def test_render_refuses_a_file_in_place_of_a_folder(rocelab: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert rocelab("render", "tiny", "-o", file).code == 2
@@ -349,7 +360,7 @@ def test_a_next_hop_without_carrier_is_not_counted() -> None:
     }
 
 
-def test_a_user_without_rights_is_told_to_use_sudo(rocelab, monkeypatch) -> None:
+def test_a_user_without_rights_is_told_to_use_sudo(rocelab: CommandLine, monkeypatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     program = str(Path(sys.executable).with_name("rocelab"))
     lines = (["status"], ["exec", "t", "rtsw1", "ls"], ["shell", "t", "rtsw1"], ["up", "tiny"])

@@ -11,6 +11,7 @@ import pytest
 
 from rocelab import record as records
 from rocelab.record import LabFiles, Record, State, recorded_labs, write_record
+from tests.unit.conftest import CommandLine
 
 LABS = ("t-mine", "t-theirs")
 AT_A_TERMINAL = """
@@ -37,7 +38,7 @@ def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights_of_root: None) 
         write_record(LabFiles(name), Record(name, "netns", State.RUNNING, 0.0, "0.1.0", {}, 0))
 
 
-def test_all_labs_are_not_taken_down_where_nobody_can_be_asked(rocelab) -> None:
+def test_all_labs_are_not_taken_down_where_nobody_can_be_asked(rocelab: CommandLine) -> None:
     outcome = rocelab("down", "--all")
     assert outcome.code == 2
     assert "--all takes down 2 labs, also those of other users: t-mine, t-theirs" in outcome.err
@@ -45,7 +46,7 @@ def test_all_labs_are_not_taken_down_where_nobody_can_be_asked(rocelab) -> None:
     assert recorded_labs() == list(LABS)
 
 
-def test_all_labs_are_taken_down_where_it_is_said_beforehand(rocelab) -> None:
+def test_all_labs_are_taken_down_where_it_is_said_beforehand(rocelab: CommandLine) -> None:
     outcome = rocelab("down", "--all", "--yes")
     assert outcome.code == 0
     assert [line.split(" (")[0] for line in outcome.out.splitlines()] == [
@@ -84,7 +85,9 @@ def at_a_terminal(typed: str) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(status), said.decode()
 
 
-def test_a_lab_that_is_not_up_is_said_to_be_so_every_time(rocelab, tmp_path: Path) -> None:
+def test_a_lab_that_is_not_up_is_said_to_be_so_every_time(
+    rocelab: CommandLine, tmp_path: Path
+) -> None:
     file = tmp_path / "my.yaml"
     file.write_text("name: absent\nfabric: {kind: clos, racks: 2, spines: 2}\n")
     for text, name in (("meta-32k", "meta-32k"), ("absent", "absent"), (file, "absent")):
@@ -93,14 +96,16 @@ def test_a_lab_that_is_not_up_is_said_to_be_so_every_time(rocelab, tmp_path: Pat
             assert (outcome.code, outcome.out, outcome.err) == (0, f"lab {name} is not up\n", "")
 
 
-def test_the_lab_that_was_meant_is_named_and_left(rocelab) -> None:
+def test_the_lab_that_was_meant_is_named_and_left(rocelab: CommandLine) -> None:
     outcome = rocelab("down", "t-thiers")
     assert (outcome.code, outcome.out) == (0, "lab t-thiers is not up\n")
     assert "did you mean t-theirs?" in outcome.err
     assert recorded_labs() == list(LABS)
 
 
-def test_a_lab_is_taken_down_by_its_file_whatever_that_says_by_now(rocelab, tmp_path: Path) -> None:
+def test_a_lab_is_taken_down_by_its_file_whatever_that_says_by_now(
+    rocelab: CommandLine, tmp_path: Path
+) -> None:
     file = tmp_path / "my.yaml"
     file.write_text("name: t-mine\nfabric: {kind: torus}\n")
     assert rocelab("down", file).code == 0

@@ -19,6 +19,7 @@ from rocelab.record import LabFiles, Record, State, write_record
 from rocelab.routing.frr.installation import FrrInstallation
 from rocelab.routing.stack import write_installation
 from tests.helpers.command_lines import Command, commands
+from tests.unit.conftest import CommandLine
 
 TEXT = "name: t-file\nfabric: {kind: clos, racks: 4, spines: 2}\n"
 ON_A_RUNNING_LAB = [
@@ -64,7 +65,7 @@ def test_most_commands_of_a_running_lab_are_seen() -> None:
 
 @pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda command: " ".join(command.words))
 def test_every_command_finds_a_running_lab_by_its_file(
-    rocelab, file: Path, command: Command, tmp_path: Path
+    rocelab: CommandLine, file: Path, command: Command, tmp_path: Path
 ) -> None:
     line = command.line(lab=str(file), **outputs(command, tmp_path))
     outcome = rocelab(*line)
@@ -77,7 +78,7 @@ def test_every_command_finds_a_running_lab_by_its_file(
 
 @pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda command: " ".join(command.words))
 def test_every_command_on_a_lab_that_is_nowhere_names_the_one_that_was_meant(
-    rocelab, up: str, command: Command, tmp_path: Path
+    rocelab: CommandLine, up: str, command: Command, tmp_path: Path
 ) -> None:
     outcome = rocelab(*command.line(lab="t-fiel", **outputs(command, tmp_path)))
     assert outcome.code == 2
@@ -88,7 +89,7 @@ def test_every_command_on_a_lab_that_is_nowhere_names_the_one_that_was_meant(
 
 @pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda command: " ".join(command.words))
 def test_every_command_on_a_lab_that_was_left_behind_says_how_to_remove_it(
-    rocelab, up: str, command: Command, tmp_path: Path
+    rocelab: CommandLine, up: str, command: Command, tmp_path: Path
 ) -> None:
     LabFiles("t-left").root.mkdir()
     outcome = rocelab(*command.line(lab="t-left", **outputs(command, tmp_path)))
@@ -172,7 +173,12 @@ def test_where_no_lab_is_up_a_name_that_is_nowhere_says_how_to_bring_one_up() ->
     [(("--dilation", "7"), "dilation differs"), (("--runtime", "docker"), "runtime differs")],
 )
 def test_a_lab_that_is_up_otherwise_than_asked_is_not_reused(
-    rocelab, file: Path, up: str, line: tuple[str, ...], keys: str, monkeypatch: pytest.MonkeyPatch
+    rocelab: CommandLine,
+    file: Path,
+    up: str,
+    line: tuple[str, ...],
+    keys: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rocelab.linux.settings.seeds_supported", lambda: True)
     monkeypatch.setattr(
@@ -184,7 +190,7 @@ def test_a_lab_that_is_up_otherwise_than_asked_is_not_reused(
     assert "rocelab down t-file" in outcome.err
 
 
-def test_reuse_takes_no_frr_that_it_would_not_compare(rocelab, file: Path) -> None:
+def test_reuse_takes_no_frr_that_it_would_not_compare(rocelab: CommandLine, file: Path) -> None:
     outcome = rocelab("up", file, "--reuse", "--frr", "/")
     assert outcome.code == 2
     assert "leave --image and --frr out" in outcome.err
@@ -207,7 +213,7 @@ def runs_8_4(up: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize("line", [("compare", "t-file"), ("drill", "run", "drill.yaml", "--keep")])
 @pytest.mark.usefixtures("runs_8_4")
 def test_a_lab_that_is_up_with_another_frr_than_the_one_asked_for_is_refused(
-    rocelab, file: Path, line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    rocelab: CommandLine, file: Path, line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.with_name("drill.yaml").write_text(
         f"name: d\nlab: {file.name}\ntraffic: {{flows: 2, rate_pps: 1000, duration: 4s}}\n"

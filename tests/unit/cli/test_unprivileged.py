@@ -6,6 +6,7 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.cli import unprivileged
+from tests.unit.conftest import CommandLine
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from rocelab.cli import unprivileged
     ],
 )
 def test_commands_that_need_no_root_leave_it(
-    rocelab, monkeypatch: pytest.MonkeyPatch, words: list[str], leaves: bool
+    rocelab: CommandLine, monkeypatch: pytest.MonkeyPatch, words: list[str], leaves: bool
 ) -> None:
     def leave() -> None:
         raise InputError("root is left")

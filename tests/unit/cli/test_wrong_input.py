@@ -19,6 +19,7 @@ from rocelab.record import LabFiles, Record, State, write_record
 from rocelab.remote.upload import INPUTS
 from tests.helpers.command_lines import Command, commands
 from tests.helpers.report_sample import repeat, result
+from tests.unit.conftest import CommandLine
 
 MOST_LINES = 12
 """A file's problems are shown all at once, each with its hint."""
@@ -135,7 +136,7 @@ def test_every_file_that_a_command_reads_has_a_reader_here() -> None:
 
 @pytest.mark.parametrize(("command", "content", "names"), list(wrong_files()))
 def test_a_file_that_is_none_is_refused(
-    rocelab, command: Command, content: str, names: list[str]
+    rocelab: CommandLine, command: Command, content: str, names: list[str]
 ) -> None:
     Path(content).write_bytes(CONTENTS[content])
     for name in names:
@@ -146,7 +147,9 @@ def test_a_file_that_is_none_is_refused(
 @pytest.mark.parametrize(
     "words", [reader for reader in READERS if reader != ("longrun",)], ids=" ".join
 )
-def test_what_is_no_regular_file_is_refused_without_waiting(rocelab, words, file: str) -> None:
+def test_what_is_no_regular_file_is_refused_without_waiting(
+    rocelab: CommandLine, words, file: str
+) -> None:
     """A pipe may never begin, a device never end."""
     os.mkfifo("pipe.yaml")
     os.mkfifo("pipe.csv")
@@ -158,7 +161,9 @@ def test_what_is_no_regular_file_is_refused_without_waiting(rocelab, words, file
 
 
 @pytest.mark.parametrize("command", [command for command in EVERY if inputs(command)], ids=name_of)
-def test_a_file_that_is_not_there_or_is_a_folder_is_refused(rocelab, command: Command) -> None:
+def test_a_file_that_is_not_there_or_is_a_folder_is_refused(
+    rocelab: CommandLine, command: Command
+) -> None:
     Path("folder").mkdir()
     Path("file").touch()
     for name in inputs(command):
@@ -167,20 +172,22 @@ def test_a_file_that_is_not_there_or_is_a_folder_is_refused(rocelab, command: Co
 
 
 @pytest.mark.parametrize("command", [command for command in EVERY if naming(command)], ids=name_of)
-def test_a_name_that_can_be_none_is_refused(rocelab, command: Command) -> None:
+def test_a_name_that_can_be_none_is_refused(rocelab: CommandLine, command: Command) -> None:
     for name in naming(command):
         for text in NAMES.values():
             check(rocelab(*command.line(**{name: text})), f"{name}={text!r}")
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_what_can_be_no_machine_is_refused(rocelab, monkeypatch, tmp_path: Path, host: str) -> None:
+def test_what_can_be_no_machine_is_refused(
+    rocelab: CommandLine, monkeypatch, tmp_path: Path, host: str
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for words in (["list"], ["runs"], ["attach"]):
         check(rocelab("--host", host, *words), repr(host))
 
 
-def test_a_drills_result_is_told_from_a_jobs(rocelab) -> None:
+def test_a_drills_result_is_told_from_a_jobs(rocelab: CommandLine) -> None:
     Path("result.json").write_text(to_json(result(repeat(1))))
     outcome = rocelab("diagnose", "result.json")
     assert outcome.code == 2
@@ -220,14 +227,14 @@ NOTHING = ["--pattern", "nothing", "--ranks", "4", "--size", "1MB"]
     ],
 )
 def test_an_error_begins_with_its_own_commands_name(
-    rocelab, command: str, words: list[str], said: str
+    rocelab: CommandLine, command: str, words: list[str], said: str
 ) -> None:
     outcome = rocelab(*command.split(), *words)
     assert outcome.code == 2
     assert outcome.err.startswith(f"rocelab {command}: {said}")
 
 
-def test_an_event_that_names_nothing_is_told_with_its_timeline(rocelab) -> None:
+def test_an_event_that_names_nothing_is_told_with_its_timeline(rocelab: CommandLine) -> None:
     Path("failures.yaml").write_text("events: [{at: 1h, fail: ctsw9}]\n")
     outcome = rocelab("longrun", "tiny", "--timeline", "failures.yaml", *ALLREDUCE)
     assert outcome.code == 2
@@ -240,7 +247,7 @@ def test_an_error_of_the_command_line_has_no_line(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "rocelab scheme: scheme.kind: expected ecmp\n"
 
 
-def test_an_error_of_a_file_begins_with_the_file_and_its_line(rocelab) -> None:
+def test_an_error_of_a_file_begins_with_the_file_and_its_line(rocelab: CommandLine) -> None:
     Path("lab.yaml").write_text("name: t\nfabric: {kind: clos, racks: none}\n")
     outcome = rocelab("plan", "lab.yaml")
     assert outcome.code == 2

@@ -49,6 +49,7 @@ from tests.helpers.job_cases import (
     uplinks,
 )
 from tests.helpers.narrow import broken
+from tests.unit.conftest import CommandLine
 
 
 def test_a_job_on_time_has_no_cause() -> None:
@@ -519,7 +520,11 @@ JUNK = (None, -1, 10**30, 1e308, "\x1b[31mx", [], {})
 )
 @pytest.mark.parametrize("junk", [*JUNK, "srv9-9", "srv9-9:9", [[1]]], ids=repr)
 def test_a_document_that_contradicts_itself_is_wrong_input(
-    rocelab, tmp_path: Path, suspicious: str, place: tuple[str | int, ...], junk: object
+    rocelab: CommandLine,
+    tmp_path: Path,
+    suspicious: str,
+    place: tuple[str | int, ...],
+    junk: object,
 ) -> None:
     document = json.loads(suspicious)
     *within, last = place

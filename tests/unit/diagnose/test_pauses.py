@@ -31,6 +31,7 @@ from rocelab.results.job import JobReport, LinkFigures
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from tests.helpers.directed import sent_by
 from tests.helpers.job_cases import DILATION, MS, STEP_MS, diagnosed, flows, queue, report
+from tests.unit.conftest import CommandLine
 
 ALL = tuple(f"srv{rack}-{server}" for rack in (1, 2) for server in (1, 2, 3))
 SLOW = "srv2-1"
@@ -408,7 +409,7 @@ JUNK = (None, -1, 10**30, "srv9-9", [], {})
 @pytest.mark.parametrize("field", ["node", "interface", "peer", "begin_ns", "end_ns"])
 @pytest.mark.parametrize("junk", JUNK, ids=repr)
 def test_pauses_that_contradict_the_document_are_wrong_input(
-    rocelab, tmp_path: Path, field: str, junk: object
+    rocelab: CommandLine, tmp_path: Path, field: str, junk: object
 ) -> None:
     document = json.loads(to_json(paused(planned(), BACK_PRESSURE, least_held=0)))
     document["lossless"]["spans"][0][field] = junk

@@ -112,7 +112,7 @@ def ends_of(link: object) -> tuple[str, str]:
 
 def test_a_campaign_spares_the_power_of_racks() -> None:
     timed = expand(FABRIC, [campaign(count=200, kinds=["power-loss"])])
-    assert {FABRIC.node(one.spec.switch).is_leaf for one in timed} == {False}  # type: ignore[union-attr]
+    assert {FABRIC.node(one.spec.switch).is_leaf for one in timed} == {False}
 
 
 @pytest.mark.parametrize(

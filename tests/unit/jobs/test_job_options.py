@@ -116,7 +116,7 @@ def test_the_shell_completes_the_words_that_a_job_takes() -> None:
 
 def test_every_key_has_an_option_of_that_name() -> None:
     command = command_line()
-    traffic = command.commands["traffic"]  # type: ignore[attr-defined]
+    traffic = command.commands["traffic"]
     names = {name for parameter in traffic.params for name in parameter.opts}
     assert {f"--{name}" for name in KEYS} <= names
 

@@ -19,6 +19,7 @@ from rocelab.labfile.reference import named_by
 from rocelab.remote.upload import make_upload, mirrored
 from rocelab.sim.sweep.spec import read_sweep
 from rocelab.testkit.choice import chosen_labs
+from tests.unit.conftest import CommandLine
 
 LAB = "name: {}\nfabric: {{racks: 3, spines: 2}}\n"
 DRILL = """
@@ -166,7 +167,9 @@ def test_a_drill_names_the_jobs_of_its_own_tree(project: Path, job: str) -> None
     assert drill.phases[0].jobs[0].ranks == (8 if job == "allreduce" else 2)
 
 
-def test_a_job_that_a_drill_names_wrongly_is_shown_where_it_is(rocelab, project: Path) -> None:
+def test_a_job_that_a_drill_names_wrongly_is_shown_where_it_is(
+    rocelab: CommandLine, project: Path
+) -> None:
     path = project / "scripts/ring.yaml"
     path.write_text(JOB_DRILL.format(job="rnig"))
     outcome = rocelab("drill", "show", "ring")
@@ -204,7 +207,9 @@ def test_a_named_file_is_quoted_in_its_tree_and_not_where_a_link_leads_out_of_it
         assert ("a list" in str(caught.value)) is quoted
 
 
-def test_the_command_line_says_which_file_of_ones_own_it_takes(rocelab, project: Path) -> None:
+def test_the_command_line_says_which_file_of_ones_own_it_takes(
+    rocelab: CommandLine, project: Path
+) -> None:
     plan = rocelab("plan", "mine", "--json")
     assert plan.code == 0 and json.loads(plan.out)["lab"] == "mine"
     assert plan.err == "note: lab mine is labs/mine.yaml\n"
@@ -214,7 +219,7 @@ def test_the_command_line_says_which_file_of_ones_own_it_takes(rocelab, project:
     assert rocelab("plan", "labs/mine.yaml", "--json").err == ""
 
 
-def test_of_a_drill_its_lab_is_said_as_well(rocelab, project: Path) -> None:
+def test_of_a_drill_its_lab_is_said_as_well(rocelab: CommandLine, project: Path) -> None:
     show = rocelab("drill", "show", "flap", "--json")
     assert json.loads(show.out)["name"] == "flap"
     assert show.err.splitlines() == [
@@ -227,7 +232,7 @@ def test_of_a_drill_its_lab_is_said_as_well(rocelab, project: Path) -> None:
     ]
 
 
-def test_files_of_jobs_and_of_flows_are_named_as_well(rocelab, project: Path) -> None:
+def test_files_of_jobs_and_of_flows_are_named_as_well(rocelab: CommandLine, project: Path) -> None:
     simulated = rocelab("simulate", "mine", "--job", "ring", "--json")
     assert simulated.code == 0, simulated.err
     assert "note: file of jobs ring is traffic/ring.yaml" in simulated.err
@@ -239,7 +244,7 @@ def test_files_of_jobs_and_of_flows_are_named_as_well(rocelab, project: Path) ->
     assert "note: file of flows one is traffic/one.yaml" in predicted.err
 
 
-def test_lists_have_ones_own_files_and_mark_them(rocelab, project: Path) -> None:
+def test_lists_have_ones_own_files_and_mark_them(rocelab: CommandLine, project: Path) -> None:
     (project / "labs/broken.yaml").write_text("name: 1\n")
     labs = rocelab("labs", "--json")
     rows = {row["name"]: row for row in json.loads(labs.out)}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.conftest import CommandLine
+
 SECRETS = {
     "shadow": "root:$y$j9T$SECRETHASH:19000:0:99999:7::\n",
     "lab": "name: SECRET NAME\nfabric: {kind: SECRET}\nlinks: {SECRET: 1}\n",
@@ -34,7 +36,7 @@ SWEEP_JOB = "lab: zone-small\njob: {}\nover: {{job.ranks: [4, 8]}}\n"
     ],
 )
 def test_nothing_of_a_file_elsewhere_is_quoted(
-    rocelab, tmp_path: Path, words: tuple[str, ...], text: str, secret: str, link: bool
+    rocelab: CommandLine, tmp_path: Path, words: tuple[str, ...], text: str, secret: str, link: bool
 ) -> None:
     """Neither by its path nor by a link next to the file that names it."""
     naming, elsewhere = tmp_path / "naming", tmp_path / "elsewhere.yaml"
@@ -57,7 +59,7 @@ def test_nothing_of_a_file_elsewhere_is_quoted(
     ("words", "text"), [(("drill", "show"), DRILL), (("sweep",), SWEEP), (("sweep",), SWEEP_JOB)]
 )
 def test_a_file_beside_or_below_is_quoted(
-    rocelab, tmp_path: Path, words: tuple[str, ...], text: str
+    rocelab: CommandLine, tmp_path: Path, words: tuple[str, ...], text: str
 ) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "named.yaml").write_text("nmae: quoted\n")

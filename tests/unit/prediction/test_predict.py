@@ -48,6 +48,7 @@ from rocelab.routes.steering import EntryKey, SteeringModel
 from tests.helpers.choices import polarizations
 from tests.helpers.hop_by_hop import choices_of, links_of
 from tests.helpers.narrow import broken
+from tests.unit.conftest import CommandLine
 
 KINDS = ("zone-1-1", "zones-1-28", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
 
@@ -409,7 +410,7 @@ def test_flows_of_a_file_and_of_a_job_are_not_mixed(capsys: pytest.CaptureFixtur
     assert "--flows with --qps" in capsys.readouterr().err
 
 
-def test_the_flows_that_ship_are_of_the_lab_that_they_name(rocelab) -> None:
+def test_the_flows_that_ship_are_of_the_lab_that_they_name(rocelab: CommandLine) -> None:
     outcome = rocelab("predict", "zone-small", "--flows", "elephants", "--json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["flows"] == 4

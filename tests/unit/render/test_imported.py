@@ -18,6 +18,7 @@ from rocelab.render.files import write_containerlab
 from rocelab.render.import_policy import kind_of
 from rocelab.render.import_roles import drawn_of
 from rocelab.render.imported import read_topology
+from tests.unit.conftest import CommandLine
 
 LEAF_SPINE = """name: theirs
 topology:
@@ -178,14 +179,14 @@ def test_what_is_no_topology_is_refused(tmp_path: Path, name: str, text: str, sa
     ],
 )
 def test_a_topology_of_other_shapes_is_read_or_refused(
-    rocelab, tmp_path: Path, changed: tuple[str, str]
+    rocelab: CommandLine, tmp_path: Path, changed: tuple[str, str]
 ) -> None:
     file = tmp_path / "theirs.clab.yml"
     file.write_text(LEAF_SPINE.replace(*changed, 1) + '    - endpoints: ["x1:a", "x2:a"]\n')
     assert rocelab("import", file).code in (0, 2)
 
 
-def test_a_name_with_a_line_feed_adds_no_key(rocelab, tmp_path: Path) -> None:
+def test_a_name_with_a_line_feed_adds_no_key(rocelab: CommandLine, tmp_path: Path) -> None:
     file, made = tmp_path / "x\nhashing: 0\n#.clab.yml", tmp_path / "mine.yaml"
     file.write_text(LEAF_SPINE)
     assert rocelab("import", file, "-o", made).code == 0
@@ -196,7 +197,7 @@ def test_a_name_with_a_line_feed_adds_no_key(rocelab, tmp_path: Path) -> None:
     ("name", "lab"), [("1e3", "e3"), ("2024", "imported"), ("My_Lab", "my-lab")]
 )
 def test_a_name_that_no_lab_can_have_is_changed_with_a_word(
-    rocelab, tmp_path: Path, name: str, lab: str
+    rocelab: CommandLine, tmp_path: Path, name: str, lab: str
 ) -> None:
     file = tmp_path / "x.clab.yml"
     file.write_text(topology(top=f"name: {name}\n").replace("$IMAGE", "frrouting/frr"))
@@ -204,7 +205,7 @@ def test_a_name_that_no_lab_can_have_is_changed_with_a_word(
     assert f"the lab is called {lab}: {name} is no name of a lab" in outcome.err
 
 
-def test_a_topology_that_is_missing_is_named(rocelab, tmp_path: Path) -> None:
+def test_a_topology_that_is_missing_is_named(rocelab: CommandLine, tmp_path: Path) -> None:
     outcome = rocelab("import", tmp_path / "none.json")
     assert outcome.code == 2 and "none.json cannot be read: No such file" in outcome.err
 
@@ -220,7 +221,7 @@ def test_a_configuration_that_cannot_be_quoted_is_named(tmp_path: Path) -> None:
     assert read_topology(file, {}).configured["l1"] == ("router bgp 7",)
 
 
-def test_the_command_writes_a_lab_file_that_plans(rocelab, tmp_path: Path) -> None:
+def test_the_command_writes_a_lab_file_that_plans(rocelab: CommandLine, tmp_path: Path) -> None:
     file, made = tmp_path / "theirs.clab.yml", tmp_path / "mine.yaml"
     file.write_text(LEAF_SPINE)
     outcome = rocelab("import", file, "-o", made)
@@ -232,7 +233,7 @@ def test_the_command_writes_a_lab_file_that_plans(rocelab, tmp_path: Path) -> No
     assert rocelab("import", file, "-o", made, "--force").code == 0
 
 
-def test_the_command_names_what_is_no_clos(rocelab, tmp_path: Path) -> None:
+def test_the_command_names_what_is_no_clos(rocelab: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "theirs.clab.yml"
     file.write_text(LEAF_SPINE.replace('    - endpoints: ["l1:eth1", "s1:eth1"]\n', ""))
     outcome = rocelab("import", file)
@@ -543,7 +544,7 @@ line vty
 """
 
 
-def test_policy_that_is_not_taken_over_is_listed(rocelab, tmp_path: Path) -> None:
+def test_policy_that_is_not_taken_over_is_listed(rocelab: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "l1").mkdir()
     (tmp_path / "l1" / "frr.conf").write_text(POLICY)
     (tmp_path / "l2").mkdir()
@@ -584,7 +585,7 @@ def test_statements_are_summed_up_by_what_they_are_about(statement: str, kind: s
     assert kind_of(statement) == kind
 
 
-def test_what_is_left_out_is_said(rocelab, tmp_path: Path) -> None:
+def test_what_is_left_out_is_said(rocelab: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "x.clab.yml"
     links = LINKS + '    - endpoints: ["s1:eth9", "mgmt-net:x"]\n'
     links += '    - endpoints: ["s2:eth9", "oob:x"]\n'

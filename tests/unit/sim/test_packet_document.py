@@ -21,6 +21,7 @@ from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.sim.options import Options
 from rocelab.sim.simulate import simulate
+from tests.unit.conftest import CommandLine
 
 SPEC = LabSpec.model_validate(
     {
@@ -101,7 +102,7 @@ def test_what_is_left_out_of_hosts_is_said_as_the_ports_are(ports: PortModel, no
 
 def test_a_user_varies_what_is_drawn_and_the_result_says_with_which_seed(
     tmp_path: Path,
-    rocelab,  # type: ignore[no-untyped-def]
+    rocelab: CommandLine,
 ) -> None:
     lab = tmp_path / "lossy.yaml"
     lab.write_text(json.dumps(SPEC.model_dump(mode="json", exclude_unset=True)))
@@ -127,7 +128,7 @@ def test_a_user_varies_what_is_drawn_and_the_result_says_with_which_seed(
 def test_a_seed_that_draws_nothing_is_refused(
     words: tuple[str, ...],
     said: str,
-    rocelab,  # type: ignore[no-untyped-def]
+    rocelab: CommandLine,
 ) -> None:
     job = ("--pattern", "incast", "--ranks", "2", "--size", "4KB")
     outcome = rocelab("simulate", "zone-1-1", *job, *words, "--engine-seed=-1")
