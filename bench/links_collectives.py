@@ -24,8 +24,8 @@ from rocelab import JobSpec
 from rocelab import SimulationOptions as Options
 from rocelab.base.arrays import Bools, Floats, Longs
 from rocelab.base.interruption import ending
+from rocelab.jobs.job_spec import collective_job
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.results.engines import Engine

@@ -25,7 +25,7 @@ from bench.written import write
 from rocelab import JobSpec
 from rocelab import SimulationOptions as Options
 from rocelab.base.interruption import ending
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.pfc import PfcSpec

@@ -16,8 +16,8 @@ from bench.fabrics import spread
 from bench.lossless import ALLTOALL, QUEUES, spec_of
 from rocelab import JobSpec, LabSpec, SimulationReport, simulate
 from rocelab import SimulationOptions as Options
-from rocelab.drills.spec import load_drill
-from rocelab.jobs.spec import collective_job
+from rocelab.drills.drill_spec import load_drill
+from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.catalog import DRILLS, find, find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.results.engines import Engine, PortModel

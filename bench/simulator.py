@@ -36,7 +36,7 @@ from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.labfile.schemes.spec import scheme_of
+from rocelab.labfile.schemes.scheme_spec import scheme_of
 from rocelab.results.environment import cpu_model
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths

@@ -19,7 +19,7 @@ from bench.senders import Sender
 from bench.throughput import measure_sender
 from rocelab import Lab, LabSpec, plan
 from rocelab.base.interruption import ending
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray")
 SWITCHES = 3

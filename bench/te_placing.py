@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from rocelab import load
-from rocelab.labfile.schemes.spec import scheme_of
+from rocelab.labfile.schemes.scheme_spec import scheme_of
 from rocelab.labfile.schemes.te import TeEngine
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from rocelab.drills.run import run_drill as run_drill
     from rocelab.jobs.collectives import Pattern as Pattern
     from rocelab.jobs.job import JobSpec as JobSpec
+    from rocelab.jobs.job_spec import SimulatedJob as SimulatedJob
+    from rocelab.jobs.job_spec import load_jobs as load_jobs
     from rocelab.jobs.placement import NicRef as NicRef
-    from rocelab.jobs.spec import SimulatedJob as SimulatedJob
-    from rocelab.jobs.spec import load_jobs as load_jobs
     from rocelab.jobs.training import estimate
     from rocelab.jobs.training_spec import TrainingSpec as TrainingSpec
     from rocelab.jobs.volumes import volumes
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from rocelab.labfile.model import LabSpec as LabSpec
     from rocelab.linux.fibwatch import FibWatch
     from rocelab.observe.evidence.unconverged import keep_unconverged as keep_unconverged
+    from rocelab.observe.health.health_spec import HealthSpec as HealthSpec
     from rocelab.observe.health.monitor import HealthMonitor as HealthMonitor
-    from rocelab.observe.health.spec import HealthSpec as HealthSpec
     from rocelab.planning.build import plan as plan
     from rocelab.planning.fabric import Fabric as Fabric
     from rocelab.prediction.matrix import FlowRow as FlowRow
@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from rocelab.routes.flows import columns_v4 as columns_v4
     from rocelab.runs.jobs import run_job as run_job
     from rocelab.runs.jobs import run_jobs as run_jobs
+    from rocelab.sim.events.event_spec import RestartSpec as RestartSpec
     from rocelab.sim.events.expectation import expected_cost as expected_cost
     from rocelab.sim.events.rates import LLAMA3
-    from rocelab.sim.events.spec import RestartSpec as RestartSpec
     from rocelab.sim.options import Options
     from rocelab.sim.simulate import simulate as simulate
     from rocelab.sim.sweep.run import run_sweep as run_sweep
-    from rocelab.sim.sweep.spec import read_sweep as read_sweep
+    from rocelab.sim.sweep.sweep_spec import read_sweep as read_sweep
     from rocelab.sim.sweep.workerpool import worker_processes as worker_processes
     from rocelab.sim.traces.export import write_trace as write_trace
     from rocelab.sim.traces.nccl_tests import read_nccl_tests as read_nccl_tests

@@ -19,7 +19,7 @@ from rocelab.jobs.load import estimate
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.queues import QueuesSpec
-from rocelab.labfile.schemes.spec import SchemeSpec, scheme_of
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec, scheme_of
 
 CPUS = 2
 CPU_SHARE = 0.25

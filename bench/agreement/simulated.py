@@ -17,7 +17,7 @@ from rocelab import JobSpec, LabSpec, plan
 from rocelab import SimulationOptions as Options
 from rocelab.agent.nic import SECOND_NS
 from rocelab.base.arrays import Floats
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.job_spec import collective_job
 from rocelab.prediction.loads import by_link
 from rocelab.results.engines import Engine, PortModel
 from rocelab.routes.arrays.network import Network

@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 
 from rocelab import Fabric, InputError, LabSpec
 from rocelab.base.units import DURATION
+from rocelab.fabrics.fabric_spec import FabricSpec
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.roles import Role
-from rocelab.fabrics.spec import FabricSpec
 from rocelab.faults.base import SingleFaultSpec
 from rocelab.faults.kinds.blackhole import BlackholeSpec
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec

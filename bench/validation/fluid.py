@@ -14,11 +14,11 @@ from bench.validation.run import Found, Task
 from bench.validation.zone import GPUS, SERVERS_PER_RACK, zone
 from rocelab import JobSpec, Pattern
 from rocelab import SimulationOptions as Options
+from rocelab.jobs.job_spec import collective_job
 from rocelab.jobs.merged_sends import sends_of
-from rocelab.jobs.spec import collective_job
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
-from rocelab.labfile.schemes.spec import SchemeSpec, scheme_of
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec, scheme_of
 from rocelab.results.engines import Engine
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Routes

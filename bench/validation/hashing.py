@@ -13,7 +13,7 @@ from bench.validation.zone import E_ECMP, ECMP
 from rocelab.jobs.sport import FIRST_SPORT, SPORTS
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network

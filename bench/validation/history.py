@@ -25,7 +25,7 @@ from bench.validation.zone import (
     whole_racks,
     zone,
 )
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 
 RACKS = 64
 NIC = "200G"

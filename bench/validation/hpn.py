@@ -18,8 +18,8 @@ from rocelab import SimulationOptions as Options
 from rocelab.base.arrays import Floats
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.network import Network
+from rocelab.sim.events.event_spec import EventSpec, RetransmissionSpec, TimelineSpec
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
 from rocelab.sim.simulate import Simulation
 
 SEGMENTS = 2

@@ -20,7 +20,7 @@ from rocelab.jobs.parallelism import over_groups
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
-from rocelab.labfile.schemes.spec import SchemeSpec, scheme_of
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec, scheme_of
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths

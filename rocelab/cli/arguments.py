@@ -37,7 +37,7 @@ def complete_jobs(incomplete: str) -> list[str]:
 
 def complete_schemes(incomplete: str) -> list[str]:
     """The names of load-balancing schemes."""
-    from rocelab.labfile.schemes.spec import SCHEMES
+    from rocelab.labfile.schemes.scheme_spec import SCHEMES
 
     return [kind for kind in SCHEMES if kind.startswith(incomplete)]
 

@@ -18,7 +18,7 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.options import named_options, option_of, takes_options
 from rocelab.lab.kind import UpOptions
-from rocelab.labfile.schemes.spec import SCHEME_DOOR, SCHEMES
+from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR, SCHEMES
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, show_document, write
 

@@ -54,7 +54,7 @@ def _complete_drill(incomplete: str) -> list[str]:
 def _drill_file(text: str) -> Path:
     """The file of the drill that a command line calls `text`. Raises SpecError if it is invalid,
     InputError if there is none."""
-    from rocelab.drills.spec import load_drill, named_jobs
+    from rocelab.drills.drill_spec import load_drill, named_jobs
     from rocelab.labfile.catalog import DRILLS, JOBS, LABS, tree_of
     from rocelab.labfile.source import read_source
 
@@ -81,8 +81,8 @@ def list_drills(json: JsonOption = False) -> None:
     """List the drills in scripts/ of this folder and those that ship."""
     from dataclasses import asdict
 
+    from rocelab.drills.drill_spec import load_drill
     from rocelab.drills.listing import row_of
-    from rocelab.drills.spec import load_drill
     from rocelab.labfile.catalog import DRILLS
 
     rows = listed(DRILLS, lambda path: row_of(load_drill(path)))

@@ -15,8 +15,8 @@ from rocelab.report.console import out, progress_bars, say, table, write_json
 if TYPE_CHECKING:
     from rocelab.faults.asked import FaultKind, Key
     from rocelab.faults.base import Fault
+    from rocelab.faults.fault_spec import FaultSpec
     from rocelab.faults.record import RecordedFault
-    from rocelab.faults.spec import FaultSpec
     from rocelab.lab.lab import RunningLab
 
 app = typer.Typer(

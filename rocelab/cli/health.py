@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rocelab.lab.lab import RunningLab
+    from rocelab.observe.health.health_spec import HealthSpec
     from rocelab.observe.health.monitor import OnSample, Snapshot
-    from rocelab.observe.health.spec import HealthSpec
     from rocelab.results.health import HealthReport
 
 NS_PER_S = 10**9
@@ -106,7 +106,7 @@ def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
     from rocelab.base.errors import InputError
     from rocelab.labfile.load import validate
     from rocelab.labfile.source import read_source
-    from rocelab.observe.health.spec import HealthSpec
+    from rocelab.observe.health.health_spec import HealthSpec
 
     spec = HealthSpec() if objectives is None else validate(read_source(objectives), HealthSpec)
     if interval is None:

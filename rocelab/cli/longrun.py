@@ -27,7 +27,7 @@ from rocelab.report.console import progress_bars, show_document, write
 from rocelab.sim.options import Options
 
 if TYPE_CHECKING:
-    from rocelab.sim.events.spec import RatesSpec, RestartSpec, TimelineSpec
+    from rocelab.sim.events.event_spec import RatesSpec, RestartSpec, TimelineSpec
 
 _WHEN = "What fails"
 
@@ -195,8 +195,8 @@ def _failures(
 ) -> TimelineSpec | RatesSpec:
     from rocelab.base.errors import InputError
     from rocelab.labfile.load import read_model
+    from rocelab.sim.events.event_spec import RatesSpec, TimelineSpec
     from rocelab.sim.events.rates import PRESETS
-    from rocelab.sim.events.spec import RatesSpec, TimelineSpec
 
     if (timeline is None) == (rates is None):
         raise InputError(
@@ -215,8 +215,8 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
     from rocelab.base.errors import COMMAND_LINE
     from rocelab.labfile.load import validate
     from rocelab.labfile.source import YamlSource
+    from rocelab.sim.events.event_spec import RatesSpec, RestartSpec
     from rocelab.sim.events.rates import PRESETS
-    from rocelab.sim.events.spec import RatesSpec, RestartSpec
 
     base = PRESETS[failures.preset] if isinstance(failures, RatesSpec) else failures
     asked = validate(YamlSource(COMMAND_LINE, dict(policy), {}), RestartSpec)
@@ -228,7 +228,7 @@ def _span_s(option: str, text: str) -> float:
     from rocelab.base.errors import InputError
     from rocelab.base.options import of_option
     from rocelab.labfile.base import SECOND
-    from rocelab.sim.events.spec import SPAN
+    from rocelab.sim.events.event_spec import SPAN
 
     with of_option(option):
         span_ns = SPAN.parse(text)

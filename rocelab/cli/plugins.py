@@ -17,7 +17,7 @@ def doors() -> tuple[Door[Any], ...]:
     from rocelab.jobs.patterns.door import PATTERNS
     from rocelab.jobs.workloads import WORKLOADS
     from rocelab.lab.providers.door import RUNTIMES
-    from rocelab.labfile.schemes.spec import SCHEME_DOOR
+    from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR
     from rocelab.labfile.stacks import STACKS
     from rocelab.results.kpis import KPI_DOOR
 

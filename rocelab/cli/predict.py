@@ -16,7 +16,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.collection import uncollected
 from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.unprivileged import take_rights_for
-from rocelab.labfile.schemes.spec import predictable_kinds
+from rocelab.labfile.schemes.scheme_spec import predictable_kinds
 from rocelab.report.console import err, progress_bars, show_document, write
 from rocelab.routes.models import Model
 
@@ -120,7 +120,7 @@ def _rows(
     from rocelab.jobs.options import job_from_options
     from rocelab.labfile.catalog import FLOWS
     from rocelab.prediction.matrix import rows_of_jobs
-    from rocelab.prediction.spec import read_flows
+    from rocelab.prediction.prediction_spec import read_flows
 
     if flows is None:
         job = job_from_options(options)

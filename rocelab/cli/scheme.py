@@ -11,7 +11,7 @@ from rocelab.linux.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
-    from rocelab.labfile.schemes.spec import SchemeSpec
+    from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 
 _SHOWN_SWITCHES = 40
 _COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
@@ -87,7 +87,7 @@ def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
     """The scheme of a command line. Raises SpecError as for a file, InputError for a bare key."""
     from rocelab.base.errors import InputError
     from rocelab.labfile.load import validate
-    from rocelab.labfile.schemes.spec import SchemeChoice
+    from rocelab.labfile.schemes.scheme_spec import SchemeChoice
     from rocelab.labfile.source import parse_source
 
     lines = [f"  kind: {kind}"]

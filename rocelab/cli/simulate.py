@@ -20,7 +20,7 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.collection import uncollected
 from rocelab.cli.options import named_options, option_of, takes_options
-from rocelab.labfile.schemes.spec import SCHEMES
+from rocelab.labfile.schemes.scheme_spec import SCHEMES
 from rocelab.report.console import err, progress_bars, show_document, write
 from rocelab.results.engines import Engine
 from rocelab.sim.options import Options
@@ -28,7 +28,7 @@ from rocelab.sim.options import Options
 if TYPE_CHECKING:
     from rocelab.base.outputs import Folder
     from rocelab.base.progress import ProgressSink
-    from rocelab.jobs.spec import SimulatedJob
+    from rocelab.jobs.job_spec import SimulatedJob
     from rocelab.labfile.model import LabSpec
     from rocelab.results.simulation import SimulationReport
     from rocelab.sim.simulate import Simulation
@@ -176,7 +176,7 @@ def note_compiling(engine: Engine = Engine.FLUID) -> None:
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     """The spec of a lab, with another scheme or hashing on request. Raises SpecError."""
     from rocelab.labfile.load import load_spec
-    from rocelab.prediction.spec import read_asked
+    from rocelab.prediction.prediction_spec import read_asked
 
     asked = read_asked(scheme, hashing)
     changed = {"scheme": asked.scheme, "hashing": asked.hashing}
@@ -187,8 +187,8 @@ def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
 def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[SimulatedJob, ...]:
     """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
     from rocelab.base.errors import InputError
+    from rocelab.jobs.job_spec import collective_job, load_jobs
     from rocelab.jobs.options import job_from_options
-    from rocelab.jobs.spec import collective_job, load_jobs
     from rocelab.labfile.catalog import JOBS
 
     if job_file is None:

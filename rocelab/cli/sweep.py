@@ -16,8 +16,8 @@ from rocelab.report.console import err, progress_bars, show, write_json
 
 if TYPE_CHECKING:
     from rocelab.sim.sweep.run import SweepResult
-    from rocelab.sim.sweep.spec import Sweep
     from rocelab.sim.sweep.store import Row
+    from rocelab.sim.sweep.sweep_spec import Sweep
 
 _SHOWN_ROWS = 40
 _INTERRUPTED = 130
@@ -71,7 +71,7 @@ def sweep(
     from rocelab.base.errors import InputError
     from rocelab.labfile.catalog import JOBS, LABS, tree_of
     from rocelab.sim.sweep.run import run_sweep
-    from rocelab.sim.sweep.spec import read_sweep
+    from rocelab.sim.sweep.sweep_spec import read_sweep
     from rocelab.sim.sweep.workerpool import cluster, worker_processes
 
     if address is not None and workers is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocelab.drills.spec import HASHING_NS, DrillSpec
+from rocelab.drills.drill_spec import HASHING_NS, DrillSpec
 
 _NS_PER_S = 10**9
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.drills.drill_spec import MeasureSpec, TrafficSpec
 from rocelab.drills.plan import probe_flows
-from rocelab.drills.spec import MeasureSpec, TrafficSpec
 from rocelab.faults.changewatch import ChangeWatch
 from rocelab.faults.record import read_faults
 from rocelab.lab.inuse import Use, in_use

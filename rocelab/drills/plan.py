@@ -12,8 +12,8 @@ from pathlib import Path
 from rocelab.base.errors import InputError
 from rocelab.base.units import format_duration
 from rocelab.base.wording import name_hint
+from rocelab.drills.drill_spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.drills.hashing import reseeded
-from rocelab.drills.spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.faults.base import Timed
 from rocelab.faults.schedule import expand
 from rocelab.jobs.flow import ProbeStream, permutation, resolve_flow

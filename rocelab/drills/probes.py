@@ -13,9 +13,9 @@ from contextlib import nullcontext
 
 from rocelab.base.outputs import OutputPlace
 from rocelab.base.progress import Progress, ProgressSink
+from rocelab.drills.drill_spec import HASHING_NS
 from rocelab.drills.hashing import hashing_run, plan_name, reseeded, seeds_of
 from rocelab.drills.plan import ProbePhase
-from rocelab.drills.spec import HASHING_NS
 from rocelab.lab.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import settings as kernel

@@ -16,11 +16,11 @@ from rocelab.base.errors import InputError
 from rocelab.base.outputs import REPORT, RESULT, Folder, OutputPlace, results_folder
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.conditions import conditions
+from rocelab.drills.drill_spec import DrillSpec, load_drill
 from rocelab.drills.jobs import run_job_phase
 from rocelab.drills.labuse import LabUse, fresh
 from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase, lab_spec, plan_drill
 from rocelab.drills.probes import probe_plan, run_probe_phase
-from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import Lab, RunningLab, as_it_runs
 from rocelab.lab.providers import NodeProvider

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from rocelab.drills.drill_spec import PhaseSpec
 from rocelab.drills.listing import row_of
 from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase
-from rocelab.drills.spec import PhaseSpec
 from rocelab.results.kpis import KPIS
 
 _NS_PER_S = 10**9

@@ -17,8 +17,8 @@ from rocelab.base.units import DURATION, SHARE
 from rocelab.base.wording import RefusedError, did_you_mean, shown
 from rocelab.faults.base import TimedSpec
 from rocelab.faults.door import KINDS
+from rocelab.faults.fault_spec import FaultSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.faults.spec import FaultSpec
 from rocelab.labfile.fields import (
     DeclaredType,
     choices,

@@ -18,9 +18,9 @@ from typing import Self
 
 from rocelab.base.files import write_file
 from rocelab.faults.base import SingleFaultSpec
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.injector import InjectedChange
 from rocelab.faults.record import changes_file, read_faults
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import realtime_ns
 from rocelab.record import LabFiles

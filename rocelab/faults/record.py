@@ -21,8 +21,8 @@ from pydantic import ValidationError
 from rocelab.base.files import make_folder, write_file
 from rocelab.faults.base import Fault, SingleFaultSpec
 from rocelab.faults.door import KINDS
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.lost import LostSpec
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.linux.bracket import Bracket
 from rocelab.record import LabFiles
 

@@ -18,6 +18,7 @@ from rocelab.base.interruption import shielded
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.base.wording import listed
 from rocelab.faults.base import Fault, LinksFault, SingleFaultSpec, Timed
+from rocelab.faults.fault_spec import FaultSpec
 from rocelab.faults.injector import (
     InjectedChange,
     Injector,
@@ -38,7 +39,6 @@ from rocelab.faults.record import (
 )
 from rocelab.faults.schedule import expand
 from rocelab.faults.selectors import with_names
-from rocelab.faults.spec import FaultSpec
 from rocelab.faults.timetable import carry_out
 from rocelab.lab.adoption.adopt import check_adopted, forget
 from rocelab.lab.inuse import Use, in_use

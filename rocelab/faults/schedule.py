@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocelab.faults.base import SeriesSpec, Timed
+from rocelab.faults.fault_spec import FaultSpec
 from rocelab.faults.selectors import with_names
-from rocelab.faults.spec import FaultSpec
 from rocelab.planning.fabric import Fabric
 
 

@@ -1,7 +1,7 @@
 """Kinds of simulated jobs that are workloads: steps of computing and sending, such as training.
 
 A workload is a class of `WorkloadSpec`, registered in the group `rocelab.jobs.workloads`: its keys
-are those of the block of its name in a job (`rocelab.jobs.spec`).
+are those of the block of its name in a job (`rocelab.jobs.job_spec`).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.lab import PlannedLab, RunningLab
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.matrix import FlowRow, rows_of_jobs
+from rocelab.prediction.prediction_spec import read_asked
 from rocelab.prediction.predictor import Setting, asked_fabric, predict_document
-from rocelab.prediction.spec import read_asked
 from rocelab.results.prediction import Prediction
 from rocelab.routes.models import Model
 

@@ -15,12 +15,12 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from rocelab.base.units import DURATION, DurationNs, RateBps
 from rocelab.base.wording import RefusedError, described, name_hint
-from rocelab.fabrics.spec import FabricSpec
+from rocelab.fabrics.fabric_spec import FabricSpec
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.stacks import DEFAULT_STACK, STACKS
 
 MAX_SEED = 2**32 - 1

@@ -28,14 +28,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from rocelab.base.errors import ExpectationError, InputError, RocelabError, SpecError
-from rocelab.drills.spec import TrafficSpec
+from rocelab.drills.drill_spec import TrafficSpec
 from rocelab.faults.asked import kinds
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.inuse import Use, in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
-from rocelab.labfile.schemes.spec import SchemeChoice
+from rocelab.labfile.schemes.scheme_spec import SchemeChoice
 from rocelab.labfile.source import YamlSource
 from rocelab.live.access import Access, Guard
 from rocelab.live.details import link_document, node_document

@@ -33,10 +33,10 @@ from rocelab.live.history import LoadHistory
 from rocelab.live.state import METRICS, Condition, LabState, NodeState, condition
 from rocelab.live.stream import Hub
 from rocelab.live.values import traffic_of, values_of
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor, Snapshot
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sessions import links_by_neighbour
-from rocelab.observe.health.spec import HealthSpec
 from rocelab.observe.stages import tracing
 from rocelab.observe.stages.frrlog import SessionDown, SessionUp
 from rocelab.observe.timeline import opened_namespaces

@@ -81,8 +81,8 @@ def _job(name: str, spec: str, show: ProgressSink) -> Message:
 
 def _probes(name: str, spec: str, stopped: threading.Event, show: ProgressSink) -> Message:
     from rocelab.base.documents import to_json
+    from rocelab.drills.drill_spec import TrafficSpec
     from rocelab.drills.openprobes import run_open_probes
-    from rocelab.drills.spec import TrafficSpec
     from rocelab.lab.lab import RunningLab
     from rocelab.live.impact import probes_impact
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from rocelab.base.errors import InputError
 from rocelab.base.wording import name_hint, printable
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import scheme_kinds
+from rocelab.labfile.schemes.scheme_spec import scheme_kinds
 from rocelab.linux.counters import Place
 from rocelab.live.events import (
     CarrierEvent,

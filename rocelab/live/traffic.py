@@ -20,8 +20,8 @@ from typing import IO, Any, Literal
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.base.interruption import undone
 from rocelab.base.quantities import in_unit
+from rocelab.drills.drill_spec import TrafficSpec
 from rocelab.drills.plan import probe_flows
-from rocelab.drills.spec import TrafficSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.inuse import Use, in_use, user_of

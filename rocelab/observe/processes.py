@@ -22,7 +22,7 @@ from rocelab.faults.base import SwitchFaultSpec
 from rocelab.faults.daemons import idle_daemons
 from rocelab.faults.record import read_faults
 from rocelab.lab.lab import RunningLab
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.observe.cables import CableWatch
 from rocelab.record import LabFiles
 

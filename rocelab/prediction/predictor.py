@@ -15,7 +15,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.model import HashingSpec, HashWeights
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.linux.fibtable import FibOf
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import DirectedLink, Fabric

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rocelab.base.errors import InputError
 from rocelab.fabrics.addressing import address_number
 from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers, Treatment
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.planning.fabric import Fabric, Nic, Node
 from rocelab.routes.multipath import HASH_BITS, UDP, Flow5
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from rocelab.base.outputs import OutputPlace
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor
-from rocelab.observe.health.spec import HealthSpec
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.results.convergence import Window

@@ -33,7 +33,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.linux.fibtable import Fib
 from rocelab.linux.linkwatch import LinkEvent
-from rocelab.observe.health.spec import HealthSpec
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.processes import ProcessWatch
 from rocelab.observe.stages.measure import FlowRecovery
 from rocelab.observe.timeline import FibTimeline

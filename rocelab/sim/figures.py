@@ -55,7 +55,7 @@ from rocelab.sim.slowest import slowest_flows
 from rocelab.sim.warnings import figure_warnings, outcome_warnings, setup_warnings
 
 if TYPE_CHECKING:
-    from rocelab.jobs.spec import SimulatedJob
+    from rocelab.jobs.job_spec import SimulatedJob
     from rocelab.jobs.training_spec import TrainingSpec
     from rocelab.sim.simulate import Simulation
 

@@ -16,15 +16,15 @@ from rocelab.results.engines import Engine, PortModel
 from rocelab.routes.models import Model
 
 if TYPE_CHECKING:
-    from rocelab.sim.events.spec import TimelineSpec
+    from rocelab.sim.events.event_spec import TimelineSpec
 
 ENGINE_SEED = 1
 _ENGINE, _WHAT_IF = "Engine", "What if"
 
 
 def _timeline(lines: Sequence[str] = ()) -> TimelineSpec:
+    from rocelab.sim.events.event_spec import TimelineSpec
     from rocelab.sim.events.sentence import parse_event
-    from rocelab.sim.events.spec import TimelineSpec
 
     return TimelineSpec(events=tuple(parse_event(line) for line in lines))
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from rocelab.base.arrays import Bools, Floats
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.jobs.spec import SimulatedJob
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.labfile.model import LabSpec
 from rocelab.results.whatif import Outlook, WhatIf
+from rocelab.sim.events.event_spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.longrun import Break, run_through
 from rocelab.sim.events.outlook import outlook
 from rocelab.sim.events.rates import PRESETS, draw_breaks, drawn_in_words, timeline_of
-from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
 from rocelab.sim.events.timeline import outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.options import Options

@@ -13,7 +13,7 @@ import numpy as np
 from rocelab.base.arrays import NONE, Bools, Floats
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.routes.arrays.choice import divides
 from rocelab.routes.arrays.flows import (

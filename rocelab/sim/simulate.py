@@ -28,12 +28,12 @@ from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import SimulatedJob, TraceSpec, collective_job
 from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
 from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.poisson import poisson_flows
-from rocelab.jobs.spec import SimulatedJob, TraceSpec, collective_job
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
@@ -51,8 +51,8 @@ from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
+from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.events.timeline import EventOutage, LinkStates, moments_of, resolve
 from rocelab.sim.figures import figures
 from rocelab.sim.links.check import check_links

@@ -12,11 +12,11 @@ from pathlib import Path
 from rocelab.base.arrays import NONE
 from rocelab.base.errors import MachineError
 from rocelab.jobs.collectives import kind_of
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.jobs.merged_sends import sends_in_order
-from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Workload
 from rocelab.labfile.schemes.base import Treatment
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.network import Network
 
 BASE_BYTES = 250 * 2**20

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from rocelab.base.errors import InputError
-from rocelab.drills.spec import MeasureSpec, TrafficSpec
+from rocelab.drills.drill_spec import MeasureSpec, TrafficSpec
 from rocelab.faults.base import Fault, SingleFaultSpec
 from rocelab.faults.injector import Injector
 from rocelab.jobs.flow import FIRST_QP, ProbeStream, permutation, resolve_flow

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from rocelab.base.errors import ExpectationError, InputError
 from rocelab.base.units import format_duration
+from rocelab.drills.drill_spec import MeasureSpec
 from rocelab.drills.probes import wait_until
-from rocelab.drills.spec import MeasureSpec
 from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import expand
 from rocelab.faults.timetable import carry_out

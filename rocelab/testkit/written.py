@@ -13,7 +13,7 @@ from pydantic import BaseModel, create_model
 
 from rocelab.base.errors import InputError
 from rocelab.faults.base import SeriesSpec, SingleFaultSpec
-from rocelab.faults.spec import FaultSpec
+from rocelab.faults.fault_spec import FaultSpec
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
 from rocelab.labfile.source import Data, YamlSource

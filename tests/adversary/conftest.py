@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rocelab.drills.spec import load_drill
+from rocelab.drills.drill_spec import load_drill
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS, OF_SEVERAL_KINDS
 from tests.adversary.run import Outcome

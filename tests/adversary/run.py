@@ -14,9 +14,9 @@ from unittest.mock import patch
 from rocelab.base.errors import RocelabError
 from rocelab.base.progress import ProgressSink
 from rocelab.drills import jobs
+from rocelab.drills.drill_spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
 from rocelab.drills.labuse import fresh
 from rocelab.drills.run import run_drill
-from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
 from rocelab.faults.base import Timed
 from rocelab.faults.schedule import expand
 from rocelab.jobs.flow import permutation

@@ -19,10 +19,10 @@ from rocelab.base.errors import ExpectationError, InputError
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.fabrics.roles import Role
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.ports import read_ports
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.adoption.adopt import adopt
 from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.lab import Lab, RunningLab

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.adoption.adopt import adopt
 from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.lab import RunningLab

@@ -172,7 +172,7 @@ class _Cells:
 
     def __call__(self) -> None:
         from rocelab.sim.sweep.cells import cells_of
-        from rocelab.sim.sweep.spec import read_sweep
+        from rocelab.sim.sweep.sweep_spec import read_sweep
 
         cells_of(read_sweep(Path("sweep.yaml")))
 

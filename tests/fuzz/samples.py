@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from rocelab.base.documents import to_json
-from rocelab.jobs.spec import SimulatedJob
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.sim.events.sentence import parse_event

@@ -9,9 +9,9 @@ import pytest
 
 from rocelab.faults import injector, timetable
 from rocelab.faults.base import SingleFaultSpec, Timed
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import RecordedFault
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab
 from rocelab.linux import bracket
 from rocelab.linux.bracket import Bracket

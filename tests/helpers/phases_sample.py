@@ -9,7 +9,7 @@ from typing import Any
 from pytest import MonkeyPatch
 
 from rocelab.base.statistics import spread
-from rocelab.drills.spec import DrillSpec
+from rocelab.drills.drill_spec import DrillSpec
 from rocelab.jobs.dcqcn_model import simulate
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job

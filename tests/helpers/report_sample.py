@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rocelab.drills.spec import DrillSpec, PhaseDrillSpec, PhaseSpec
+from rocelab.drills.drill_spec import DrillSpec, PhaseDrillSpec, PhaseSpec
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rocelab.sim.sweep.run import run_sweep
-from rocelab.sim.sweep.spec import read_sweep
+from rocelab.sim.sweep.sweep_spec import read_sweep
 from rocelab.sim.sweep.workerpool import worker_processes
 
 FOLDER = "ROCELAB_TEST_SWEEP"

@@ -11,8 +11,8 @@ import pytest
 from rocelab.faults import policy
 from rocelab.faults.asked import kinds
 from rocelab.faults.base import Fault
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.injector import InjectedChange, Injector, RunningFault
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
 from rocelab.linux import namespaces

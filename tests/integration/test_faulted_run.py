@@ -12,8 +12,8 @@ import pytest
 
 from rocelab.drills.probes import wait_until
 from rocelab.faults.base import Timed
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.record import read_faults
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.flow import permutation
 from rocelab.lab.lab import Lab
 from rocelab.linux.fib import read_fib

@@ -23,9 +23,9 @@ from rocelab.lab.status import read_status
 from rocelab.linux import processes
 from rocelab.observe.evidence import bundle
 from rocelab.observe.evidence.bundle import collect_evidence
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor, Snapshot
 from rocelab.observe.health.prometheus import Exporter
-from rocelab.observe.health.spec import HealthSpec
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_job, run_jobs

@@ -14,7 +14,7 @@ import pytest
 
 from rocelab.dataplane.pfc import program
 from rocelab.faults.base import Timed
-from rocelab.faults.spec import SINGLE_FAULT
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.jobs.job import JobSpec
 from rocelab.runs.jobs import run_jobs
 from tests.helpers.lossless import LOSSLESS, Rig

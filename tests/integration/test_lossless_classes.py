@@ -20,14 +20,14 @@ from pydantic import TypeAdapter
 
 from rocelab.dataplane.pfc.journal import Entry, JournalAction
 from rocelab.faults.base import Timed
+from rocelab.faults.fault_spec import SINGLE_FAULT, FaultSpec
 from rocelab.faults.schedule import expand
-from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.lab import Lab
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.linux.namespaces import inside
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Lossless

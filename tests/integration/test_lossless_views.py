@@ -20,8 +20,8 @@ from rocelab.dataplane.pfc.journal import JournalAction
 from rocelab.dataplane.pfc.reading import PauseReader
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor, Snapshot
-from rocelab.observe.health.spec import HealthSpec
 from rocelab.record import LabFiles
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport

@@ -10,13 +10,13 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.lab import Lab
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.observe.timeline import opened_namespaces
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.loads import by_link
 from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.prediction_spec import read_asked
 from rocelab.prediction.predictor import Setting, asked_fabric, predict_loads
-from rocelab.prediction.spec import read_asked
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_jobs
 from rocelab.traffic.taps import LinkPackets, Taps

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import build_fabric
@@ -24,13 +24,13 @@ from rocelab.report.simulation.document import simulation_document
 from rocelab.results.job import StepRecords, Times
 from rocelab.results.probes import Event, FaultChange
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
+from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.options import Options
 from rocelab.sim.simulate import simulate
 from rocelab.sim.sweep.cells import cells_of
 from rocelab.sim.sweep.report import sweep_document
-from rocelab.sim.sweep.spec import read_sweep
+from rocelab.sim.sweep.sweep_spec import read_sweep
 from tests.helpers import phases_sample
 from tests.helpers.comparison_sample import comparison, run
 from tests.helpers.replay_page import LIMIT_S, Opener

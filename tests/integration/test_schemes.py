@@ -32,7 +32,7 @@ from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.flowlet import FlowletScheme
 from rocelab.labfile.schemes.path_pinning import PathPinningScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux import bpf, namespaces, netlink, tc

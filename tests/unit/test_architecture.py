@@ -11,9 +11,9 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from rocelab.fabrics.spec import FabricSpec
+from rocelab.fabrics.fabric_spec import FabricSpec
 from rocelab.faults.door import KINDS
-from rocelab.labfile.schemes.spec import SCHEMES
+from rocelab.labfile.schemes.scheme_spec import SCHEMES
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "rocelab").rglob("*.py"))
@@ -45,7 +45,7 @@ ADDITIONS = {
     ),
     "a fabric kind": (
         names_of(get_args(get_args(FabricSpec)[0])),
-        {"sim/events/rates.py", "sim/events/spec.py"},  # whose failure rates: also HPN's
+        {"sim/events/rates.py", "sim/events/event_spec.py"},  # whose failure rates: also HPN's
     ),
     "a routing stack": (
         r'"bird"|RTPROT_BIRD|import BIRD\b',

@@ -11,7 +11,7 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.sim.sweep.run import run_sweep
-from rocelab.sim.sweep.spec import read_sweep
+from rocelab.sim.sweep.sweep_spec import read_sweep
 from rocelab.sim.sweep.workerpool import worker_processes
 from tests.helpers import sweep_cells
 from tests.helpers.job_cases import planned, report

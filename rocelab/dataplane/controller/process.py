@@ -17,7 +17,7 @@ from rocelab.dataplane.steering import Steering
 from rocelab.dataplane.steering.controller import ControllerFiles
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.schemes.resilient import ResilientScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux import background
 from rocelab.planning.build import plan

@@ -18,7 +18,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.extras import need
 from rocelab.base.files import make_folder
 from rocelab.dataplane.steering import resilient
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.linux import background, namespaces, netlink, pidfile
 from rocelab.linux.fib import read_objects, read_routes
 from rocelab.planning.fabric import Fabric

@@ -23,7 +23,7 @@ from rocelab.dataplane.steering.maps import NodeCounters, SteeringMaps, node_ids
 from rocelab.labfile.model import HashPolicy
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.linux import probes, processes
 from rocelab.linux.bpf import BpfError
 from rocelab.planning.fabric import Fabric

@@ -13,9 +13,9 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.options import job_from_options
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.planning.fabric import Fabric
-from rocelab.prediction.spec import read_asked
+from rocelab.prediction.prediction_spec import read_asked
 
 DEFAULTS: Mapping[str, str] = {
     "pattern": "allreduce",

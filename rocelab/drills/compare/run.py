@@ -19,7 +19,7 @@ from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.model import SeedPlan
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.observe.environment import environment_of
 from rocelab.observe.timeline import opened_namespaces
 from rocelab.planning.build import plan

@@ -1,7 +1,8 @@
 """What a load-balancing scheme says of itself: its keys, and what switches do wherever it runs.
 
 A scheme is a class of `Scheme` in a module of its own, registered in the group `rocelab.schemes`
-(`rocelab.labfile.schemes.spec`). Labs, predictions and simulations ask it, and know none by name.
+(`rocelab.labfile.schemes.scheme_spec`). Labs, predictions and simulations ask it, and know none by
+name.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ from rocelab.base.outputs import OutputPlace
 from rocelab.lab.lab import RunningLab
 from rocelab.observe.evidence.bundle import Collection
 from rocelab.observe.health.endpoints import LOOK_INTERVAL_S
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.reading import HealthReader, Reading
 from rocelab.observe.health.report import Account
 from rocelab.observe.health.sample import Places, Sample, compare
-from rocelab.observe.health.spec import HealthSpec
 from rocelab.results.health import HealthReport, Sli
 
 MOST_NODES = 8

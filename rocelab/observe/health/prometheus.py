@@ -20,8 +20,8 @@ from prometheus_client.registry import Collector
 from rocelab.agent.live import LiveCounters
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import output_file
+from rocelab.observe.health.health_spec import LOSSLESS_SLIS
 from rocelab.observe.health.monitor import Snapshot
-from rocelab.observe.health.spec import LOSSLESS_SLIS
 from rocelab.planning.queues import lab_rate_bps
 from rocelab.results.health import Sli
 

@@ -25,12 +25,12 @@ from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import namespaces
 from rocelab.linux.counters import Place, PortCounters
 from rocelab.observe.health.endpoints import EndpointTracker
+from rocelab.observe.health.health_spec import LOSSLESS_SLIS
 from rocelab.observe.health.losses import LossTracker
 from rocelab.observe.health.ports import PortReader, PortReading
 from rocelab.observe.health.processes import ProcessPoller
 from rocelab.observe.health.routes import RouteReader
 from rocelab.observe.health.sessions import PolledSessions, SessionReader
-from rocelab.observe.health.spec import LOSSLESS_SLIS
 from rocelab.planning.fabric import DirectedLink
 from rocelab.planning.pauses import PausePort
 from rocelab.planning.queues import plan_queues

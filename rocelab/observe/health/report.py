@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rocelab.observe.health.health_spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.observe.health.sample import Sample
-from rocelab.observe.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.results.health import PlaceBreach, Sli, SliReport
 
 MOST_PLACES = 32

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from rocelab.agent.live import LiveCounters
 from rocelab.linux.counters import DepthCounters, QueueCounters
+from rocelab.observe.health.health_spec import DEFINITIONS, LEAST_PACKETS, HealthSpec, PlaceKind
 from rocelab.observe.health.reading import PauseReading, Reading
-from rocelab.observe.health.spec import DEFINITIONS, LEAST_PACKETS, HealthSpec, PlaceKind
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
 from rocelab.planning.queues import QueuePlan
 from rocelab.results.health import Sli

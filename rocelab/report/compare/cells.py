@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocelab.base.wording import counted
-from rocelab.labfile.schemes.spec import SCHEMES
+from rocelab.labfile.schemes.scheme_spec import SCHEMES
 from rocelab.planning.fabric import Direction
 from rocelab.results.comparison import (
     CellFigures,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.labfile.schemes.spec import SCHEMES
+from rocelab.labfile.schemes.scheme_spec import SCHEMES
 from rocelab.report.compare.cells import cells_of, link_matrix, name_of, tiers_of, worst_tier
 from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.results.comparison import CellResult, Comparison, Status

@@ -19,7 +19,7 @@ from rocelab.base.arrays import Ints, Words
 from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.schemes.base import Headers, Treatment
 from rocelab.labfile.schemes.resilient import ResilientScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.routes import Groups, Mask, NextHops
 from rocelab.routes.asic import CRCS, crc_hashes

@@ -17,7 +17,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.model import HashWeights
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.choice import Choice, divides
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network

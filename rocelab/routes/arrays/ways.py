@@ -12,7 +12,7 @@ import numpy as np
 
 from rocelab.base.arrays import NONE, Ints, Longs
 from rocelab.base.errors import InputError
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.choice import Choice
 from rocelab.routes.arrays.flows import Flows, Paths, Ways
 from rocelab.routes.arrays.network import Network

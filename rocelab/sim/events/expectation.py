@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.labfile.base import SECOND
-from rocelab.sim.events.spec import RestartSpec
+from rocelab.sim.events.event_spec import RestartSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from rocelab.base.errors import InputError
 from rocelab.labfile.base import SECOND
 from rocelab.results.whatif import is_lucky
 from rocelab.routes.arrays.network import Network
+from rocelab.sim.events.event_spec import RestartSpec
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.spec import RestartSpec
 from rocelab.sim.events.timeline import EventOutage, link_state
 
 IterationTimes = Callable[[Bools, Floats], Mapping[str, float]]

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from rocelab.labfile.base import SECOND
 from rocelab.results.whatif import JobOutlook, Outlook
+from rocelab.sim.events.event_spec import RestartSpec
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.longrun import JobHistory
-from rocelab.sim.events.spec import RestartSpec
 from rocelab.sim.events.timeline import EventOutage
 
 SCHEMA_VERSION = 1

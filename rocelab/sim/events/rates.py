@@ -16,8 +16,7 @@ from rocelab.base.arrays import NONE
 from rocelab.base.errors import InputError
 from rocelab.labfile.base import SECOND
 from rocelab.routes.arrays.network import Network
-from rocelab.sim.events.longrun import Break
-from rocelab.sim.events.spec import (
+from rocelab.sim.events.event_spec import (
     DAY,
     MAX_EVENTS,
     MAX_SPAN,
@@ -26,6 +25,7 @@ from rocelab.sim.events.spec import (
     RestartSpec,
     TimelineSpec,
 )
+from rocelab.sim.events.longrun import Break
 from rocelab.sim.events.timeline import EventOutage
 
 DAY_S = DAY / SECOND

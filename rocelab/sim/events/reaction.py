@@ -18,7 +18,7 @@ from rocelab.base.documents import Format
 from rocelab.base.units import format_duration
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import LabSpec
-from rocelab.sim.events.spec import ConvergenceStatistic
+from rocelab.sim.events.event_spec import ConvergenceStatistic
 
 SCHEMA_VERSION = 1
 TABLE_FILE = "reaction.json"

@@ -16,7 +16,7 @@ import numpy as np
 from rocelab.base.arrays import Floats
 from rocelab.jobs.transport import TransportSpec
 from rocelab.labfile.base import SECOND
-from rocelab.sim.events.spec import RetransmissionSpec
+from rocelab.sim.events.event_spec import RetransmissionSpec
 
 _ROUNDING = 1e-9
 

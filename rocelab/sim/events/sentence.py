@@ -15,7 +15,7 @@ from rocelab.base.errors import COMMAND_LINE, InputError
 from rocelab.base.wording import did_you_mean, listed, shown
 from rocelab.labfile.load import validate
 from rocelab.labfile.source import Data, YamlSource
-from rocelab.sim.events.spec import EventKind, EventSpec
+from rocelab.sim.events.event_spec import EventKind, EventSpec
 
 EXAMPLE = "for example 'drain ctsw7 for 2h' or 'lose 2 links of rack 40'"
 _CLAUSES = {"to": "to", "at": "at", "for": "lasts", "reaction": "reaction"}

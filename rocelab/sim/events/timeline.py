@@ -17,8 +17,8 @@ from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.base.units import SHARE
 from rocelab.labfile.base import SECOND
 from rocelab.routes.arrays.network import Network
+from rocelab.sim.events.event_spec import ConvergenceStatistic, EventKind, EventSpec, TimelineSpec
 from rocelab.sim.events.reaction import FLAP_NS, Breakage, ReactionPlace, reaction_of
-from rocelab.sim.events.spec import ConvergenceStatistic, EventKind, EventSpec, TimelineSpec
 from rocelab.sim.events.targets import TargetKind, links_of, parse_target
 
 

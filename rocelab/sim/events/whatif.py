@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from rocelab.labfile.base import SECOND
 from rocelab.results.whatif import JobCost, WhatIf, is_lucky
 from rocelab.routes.arrays.network import Network
+from rocelab.sim.events.event_spec import EventKind, RestartSpec
 from rocelab.sim.events.longrun import Conditions, IterationTimes
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.spec import EventKind, RestartSpec
 from rocelab.sim.events.timeline import EventOutage
 
 SCHEMA_VERSION = 1

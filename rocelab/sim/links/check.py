@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed
-from rocelab.jobs.spec import SimulatedJob
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.labfile.model import LabSpec
-from rocelab.labfile.schemes.spec import predictable_kinds
+from rocelab.labfile.schemes.scheme_spec import predictable_kinds
 from rocelab.results.engines import PortModel
-from rocelab.sim.events.spec import TimelineSpec
+from rocelab.sim.events.event_spec import TimelineSpec
 
 
 def check_links(

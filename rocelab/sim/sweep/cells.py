@@ -24,13 +24,13 @@ from rocelab.base.files import read_input
 from rocelab.base.wording import KeyPath, dotted, shown
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import KINDS, SimulatedJob, named_in
+from rocelab.jobs.job_spec import KINDS, SimulatedJob, named_in
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import withheld
 from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems
 from rocelab.results.simulation import PacketCounts
-from rocelab.sim.sweep.spec import PARTS, SimulateSpec, Sweep, SweepPart
+from rocelab.sim.sweep.sweep_spec import PARTS, SimulateSpec, Sweep, SweepPart
 
 Inputs = dict[str, Any]
 """What `run_cell` takes: the keys `lab`, `job` and `simulate`, each with plain JSON values."""

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from rocelab.jobs.spec import KINDS
+from rocelab.jobs.job_spec import KINDS
 from rocelab.labfile.source import Data, written
 from rocelab.sim.sweep.cells import merged
-from rocelab.sim.sweep.spec import Sweep
+from rocelab.sim.sweep.sweep_spec import Sweep
 
 
 def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:

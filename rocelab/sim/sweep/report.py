@@ -34,8 +34,8 @@ from rocelab.report.document import (
 from rocelab.report.plots import GRID, figure_of, styled
 from rocelab.sim.sweep.cells import BETWEEN_WARNINGS, WARNINGS
 from rocelab.sim.sweep.command import command_of
-from rocelab.sim.sweep.spec import Axis, Sweep
 from rocelab.sim.sweep.store import Row, as_words
+from rocelab.sim.sweep.sweep_spec import Axis, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

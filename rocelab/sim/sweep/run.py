@@ -29,7 +29,6 @@ from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.report.renderers.page import html
 from rocelab.sim.sweep.cells import WARNINGS, Figures, Inputs, SweepCell, cells_of, run_cell
 from rocelab.sim.sweep.report import sweep_document
-from rocelab.sim.sweep.spec import Sweep
 from rocelab.sim.sweep.store import (
     REPORT,
     CellRecord,
@@ -40,6 +39,7 @@ from rocelab.sim.sweep.store import (
     table_metadata,
     write_table,
 )
+from rocelab.sim.sweep.sweep_spec import Sweep
 from rocelab.sim.sweep.workerpool import Hire, WorkerPool, cluster_lost
 
 CellFunction = Callable[[Inputs], Figures]

@@ -28,7 +28,7 @@ from rocelab.faults.running import ListedFault
 from rocelab.lab import doctor
 from rocelab.lab.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.linux import bpf
-from rocelab.observe.health.spec import DEFINITIONS
+from rocelab.observe.health.health_spec import DEFINITIONS
 from rocelab.planning.build import build_fabric
 from rocelab.remote.runs import ListedRun
 from rocelab.report.console import out, seconds_table, show_document

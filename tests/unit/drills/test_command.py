@@ -23,10 +23,10 @@ from rocelab.drills.view import bar, picture, scale, view_document
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.door import KINDS
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.kinds.blackhole import BlackholeSpec
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.kinds.pause_storm import PauseStormSpec
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.labfile.model import LabSpec, differing_keys
 from rocelab.planning import build as building

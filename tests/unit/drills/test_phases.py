@@ -12,9 +12,9 @@ import pytest
 from rocelab.base.data import shipped
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, SpecError
+from rocelab.drills.drill_spec import DrillSpec, load_drill
 from rocelab.drills.plan import JobPhase, planned_drill
 from rocelab.drills.run import run_drill
-from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.labfile.catalog import DRILLS, shipped_names
 from rocelab.planning.pauses import plan_pauses

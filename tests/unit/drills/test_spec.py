@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocelab.base.data import shipped
 from rocelab.base.errors import InputError, SpecError
-from rocelab.drills.spec import DrillSpec, ExpectSpec, load_drill
+from rocelab.drills.drill_spec import DrillSpec, ExpectSpec, load_drill
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.labfile.model import LabSpec, SeedPlan

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.fabrics.fabric_spec import FabricSpec
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.fat_tree import FatTreeSpec
 from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.fabrics.layout import IFNAMSIZ
 from rocelab.fabrics.roles import Role
-from rocelab.fabrics.spec import FabricSpec
 from rocelab.jobs.placement import find_nic
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric

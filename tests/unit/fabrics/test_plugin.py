@@ -17,7 +17,7 @@ PROGRAM = """
 import json
 from pathlib import Path
 from rocelab.faults.selectors import node_name
-from rocelab.jobs.spec import SimulatedJob
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.schema import lab_schema

@@ -12,6 +12,7 @@ from rocelab.base.errors import InputError
 from rocelab.dataplane.queues import htb, rates
 from rocelab.faults import policy
 from rocelab.faults.base import ALL_PPM, Fault
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.kinds.abrupt_removal import AbruptRemoval
 from rocelab.faults.kinds.bad_prefix import BadPrefix
@@ -25,7 +26,6 @@ from rocelab.faults.kinds.power_loss import SwitchPowerLoss
 from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.faults.kinds.route_leak import RouteLeak
 from rocelab.faults.kinds.session_reset import SessionReset
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab import wiring
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.model import LabSpec

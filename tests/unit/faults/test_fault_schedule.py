@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from rocelab.faults.fault_spec import FaultSpec
 from rocelab.faults.injector import InjectedChange
 from rocelab.faults.kinds.campaign import DRAWN, CampaignSpec
 from rocelab.faults.kinds.carrier_down import CarrierDown, CarrierDownSpec
 from rocelab.faults.kinds.flapping import FlappingSpec
 from rocelab.faults.kinds.power_loss import SwitchPowerLoss
 from rocelab.faults.schedule import expand
-from rocelab.faults.spec import FaultSpec
 from rocelab.faults.timetable import events_of
 from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import find_lab

@@ -6,6 +6,7 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.faults.asked import kinds
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.kinds.mtu_mismatch import MtuMismatch
 from rocelab.faults.kinds.pause_deaf import PauseDeaf
@@ -13,7 +14,6 @@ from rocelab.faults.kinds.pause_storm import PauseStorm
 from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.faults.kinds.session_reset import SessionReset
 from rocelab.faults.kinds.slow_receiver import SlowDrain
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.adoption.graph import lab_of
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan

@@ -15,9 +15,9 @@ from rocelab import record
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.faults import guardian
 from rocelab.faults import injector as injecting
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.record import LabFiles
 from tests.unit.faults.test_timetable import Noted

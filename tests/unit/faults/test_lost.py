@@ -9,13 +9,13 @@ import pytest
 
 from rocelab import record
 from rocelab.base.errors import InputError
+from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.guardian import main
 from rocelab.faults.injector import restore_faults
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.faults.lost import LostSpec
 from rocelab.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
 from rocelab.faults.running import faults_of
-from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import KnownFault, _known_fault
 from rocelab.record import LabFiles, recorded_faults

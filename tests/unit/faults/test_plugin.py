@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from rocelab.base.errors import InputError
 from rocelab.cli.fault import _complete_kind
-from rocelab.drills.spec import DrillSpec, load_drill
+from rocelab.drills.drill_spec import DrillSpec, load_drill
 from rocelab.faults.asked import asked_fault
 from rocelab.results.environment import environment_with
 from rocelab.testkit.written import as_fault

@@ -19,7 +19,7 @@ jobs:
 AS_JSON = """
 import json, pickle
 from pathlib import Path
-from rocelab.jobs.spec import SimulatedJob, load_jobs
+from rocelab.jobs.job_spec import SimulatedJob, load_jobs
 (job,) = load_jobs(Path("jobs.yaml"))
 assert SimulatedJob.model_validate_json(job.model_dump_json()) == job
 assert pickle.loads(pickle.dumps(job)) == job

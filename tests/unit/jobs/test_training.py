@@ -13,11 +13,11 @@ from rocelab.base.errors import InputError, SpecError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.inference import InferenceSpec, inference_workload
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.models import MODELS, ModelShape
 from rocelab.jobs.parallelism import RankLayout, in_groups
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.ranking import RankingSpec, ranking_workload
-from rocelab.jobs.spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.steps import roofline_s
 from rocelab.jobs.training import estimate, pass_times, training_workload
 from rocelab.jobs.training_spec import TrainingSpec

@@ -10,14 +10,14 @@ import pytest
 
 from rocelab.base.data import shipped
 from rocelab.base.errors import InputError, SpecError
+from rocelab.drills.drill_spec import load_drill
 from rocelab.drills.plan import lab_of
-from rocelab.drills.spec import load_drill
-from rocelab.jobs.spec import find_jobs
+from rocelab.jobs.job_spec import find_jobs
 from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import DRILLS, LABS, find, find_lab, own_files, shipped_names, tree_of
 from rocelab.labfile.reference import named_by
 from rocelab.remote.upload import make_upload, mirrored
-from rocelab.sim.sweep.spec import read_sweep
+from rocelab.sim.sweep.sweep_spec import read_sweep
 from rocelab.testkit.choice import chosen_labs
 from tests.unit.conftest import CommandLine
 

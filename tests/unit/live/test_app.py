@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
-from rocelab.drills.spec import TrafficSpec
+from rocelab.drills.drill_spec import TrafficSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.live.access import Access

@@ -15,7 +15,7 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import ExpectationError, InputError, MachineError
-from rocelab.drills.spec import TrafficSpec
+from rocelab.drills.drill_spec import TrafficSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.inuse import Use, User
 from rocelab.lab.lab import Lab

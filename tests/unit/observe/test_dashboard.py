@@ -16,12 +16,12 @@ from rocelab.lab.lab import Lab
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.linux.counters import DepthCounters, QueueCounters
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import Snapshot
 from rocelab.observe.health.ports import PortReading
 from rocelab.observe.health.prometheus import HealthCollector
 from rocelab.observe.health.reading import PauseReading, Reading
 from rocelab.observe.health.sample import Places, compare
-from rocelab.observe.health.spec import HealthSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.pauses import PausePort, plan_pauses
 from rocelab.planning.queues import plan_queues

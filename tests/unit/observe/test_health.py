@@ -34,6 +34,7 @@ from rocelab.observe.evidence.shelf import EvidenceFolder
 from rocelab.observe.health import monitor as monitoring
 from rocelab.observe.health import sessions
 from rocelab.observe.health.endpoints import EndpointTracker
+from rocelab.observe.health.health_spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.observe.health.losses import LossTracker
 from rocelab.observe.health.monitor import HealthMonitor
 from rocelab.observe.health.ports import PortReading
@@ -42,7 +43,6 @@ from rocelab.observe.health.reading import PauseReading, Reading
 from rocelab.observe.health.report import Account
 from rocelab.observe.health.sample import Places, Sample, compare, deepest
 from rocelab.observe.health.sessions import SessionLog, both_up
-from rocelab.observe.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.pauses import PausePort, plan_pauses
 from rocelab.planning.queues import plan_queues

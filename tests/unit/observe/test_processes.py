@@ -13,7 +13,7 @@ from rocelab.dataplane.steering.controller import ControllerFiles
 from rocelab.faults.kinds.daemon_crash import DaemonCrash, DaemonCrashSpec
 from rocelab.faults.record import write_fault
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.observe import processes

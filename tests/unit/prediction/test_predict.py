@@ -26,9 +26,10 @@ from rocelab.labfile.model import LabSpec
 from rocelab.linux.fibtable import Fib, NextHop, Route
 from rocelab.planning.build import build_fabric, plan
 from rocelab.planning.fabric import DirectedLink, Direction, Fabric
-from rocelab.prediction import spec as predict_spec
+from rocelab.prediction import prediction_spec as predict_spec
 from rocelab.prediction.loads import by_link
 from rocelab.prediction.matrix import FlowRow, rows_of_jobs
+from rocelab.prediction.prediction_spec import read_asked, read_flows
 from rocelab.prediction.predictor import (
     Setting,
     asked_fabric,
@@ -36,7 +37,6 @@ from rocelab.prediction.predictor import (
     predict_document,
     predict_loads,
 )
-from rocelab.prediction.spec import read_asked, read_flows
 from rocelab.report.prediction import prediction_document
 from rocelab.report.renderers.terminal import print_document
 from rocelab.results.prediction import Prediction

@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rocelab.fabrics.fabric_spec import FabricSpec
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.fat_tree import FatTreeSpec
 from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.kinds.rail import RailSpec
-from rocelab.fabrics.spec import FabricSpec
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import plan
@@ -41,8 +41,8 @@ from rocelab.results.engines import Engine
 from rocelab.results.job import Goodput, SenderGoodput, StepRecords, Times
 from rocelab.results.probes import Event, FibChange, Flow, FlowRecord, ProbeRun
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
+from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.options import Options
 from rocelab.sim.simulate import simulate
 from tests.helpers import phases_sample

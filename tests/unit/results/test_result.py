@@ -10,8 +10,8 @@ import pytest
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.results.drill import SCHEMA_VERSION, PhaseRun, from_json
+from rocelab.results.expectation_spec import ExpectSpec
 from rocelab.results.kpis import probe_figures
-from rocelab.results.spec import ExpectSpec
 from tests.helpers.report_sample import DRILL, drill, repeat, result
 
 MS = 10**6

@@ -17,8 +17,8 @@ from rocelab.base.errors import InputError, SpecError
 from rocelab.jobs import merged_sends
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import SimulatedJob, collective_job, load_jobs
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.spec import SimulatedJob, collective_job, load_jobs
 from rocelab.jobs.sport import source_port
 from rocelab.labfile.model import LabSpec
 from rocelab.report.renderers.page import html
@@ -27,8 +27,8 @@ from rocelab.report.simulation.document import simulation_document
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import Distribution, SimulationReport, from_json
 from rocelab.sim.engine.completion import Completion, flow_times, slowdown_by_size
+from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.flowtable import flow_file, write_flows
 from rocelab.sim.options import Options
 from rocelab.sim.packets.sending import ACK_BYTES

@@ -17,7 +17,7 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.prediction.matrix import FlowRow, matrix_of, rows_of_jobs

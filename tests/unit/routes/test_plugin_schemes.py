@@ -17,7 +17,7 @@ POINTS = {
 JOB = ("--pattern", "alltoall", "--ranks", "8", "--size", "4MB", "--qps", "4")
 EACH_ALONE_AND_ALL_AT_ONCE = """
 import json
-from rocelab.labfile.schemes.spec import scheme_of
+from rocelab.labfile.schemes.scheme_spec import scheme_of
 from rocelab.routes.arrays.paths import paths_of
 from tests.helpers.hop_by_hop import links_of
 from tests.unit.routes.test_paths import apart, case, links_on, matrix_of, plan, spec_of
@@ -78,7 +78,7 @@ def test_their_keys_and_names_are_checked_as_ours(folder: Path) -> None:
 def test_a_scheme_without_a_program_is_refused_where_a_lab_would_have_it(folder: Path) -> None:
     program = """
 from rocelab.base.errors import InputError
-from rocelab.labfile.schemes.spec import scheme_of
+from rocelab.labfile.schemes.scheme_spec import scheme_of
 scheme_of("chosen-fields").check_lab()
 try:
     scheme_of("modulo").check_lab()

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rocelab.base.errors import InputError
+from rocelab.drills.drill_spec import load_drill
 from rocelab.drills.plan import plan_drill
-from rocelab.drills.spec import load_drill
 from rocelab.faults.kinds.daemon_crash import DaemonCrashSpec
 from rocelab.faults.kinds.drain import DrainSpec
 from rocelab.faults.kinds.session_reset import SessionResetSpec

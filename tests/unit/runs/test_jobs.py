@@ -12,9 +12,9 @@ import pytest
 from rocelab.base.progress import no_progress
 from rocelab.dataplane.steering.scheme import Steering
 from rocelab.drills import jobs as phases
+from rocelab.drills.drill_spec import PhaseSpec
 from rocelab.drills.hashing import reseeded
 from rocelab.drills.plan import JobPhase
-from rocelab.drills.spec import PhaseSpec
 from rocelab.faults import injector as injecting
 from rocelab.faults.base import Timed
 from rocelab.jobs.job import JobSpec

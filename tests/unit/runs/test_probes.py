@@ -19,7 +19,7 @@ from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.fibtable import Fib
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.observe import processes
-from rocelab.observe.health.spec import HealthSpec
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.processes import NO_CONTROLLER
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Link

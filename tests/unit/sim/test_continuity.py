@@ -11,9 +11,9 @@ from rocelab.base.errors import InputError
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import Pattern, count_sends
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.jobs.merged_sends import MOST_IN_TURN, MOST_ORDERED, sends_in_order
 from rocelab.jobs.parallelism import in_groups
-from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.jobs.steps import Steps
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec

@@ -34,14 +34,7 @@ from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.engine.program import Change, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
-from rocelab.sim.events.expectation import Slowdown, expected_cost
-from rocelab.sim.events.longrun import Break, IterationTimes, run_through
-from rocelab.sim.events.outlook import outlook
-from rocelab.sim.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
-from rocelab.sim.events.reaction import Breakage, ReactionPlace, reaction_of, shipped_table
-from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.events.spec import (
+from rocelab.sim.events.event_spec import (
     SPAN,
     EventSpec,
     RatesSpec,
@@ -49,6 +42,13 @@ from rocelab.sim.events.spec import (
     RetransmissionSpec,
     TimelineSpec,
 )
+from rocelab.sim.events.expectation import Slowdown, expected_cost
+from rocelab.sim.events.longrun import Break, IterationTimes, run_through
+from rocelab.sim.events.outlook import outlook
+from rocelab.sim.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
+from rocelab.sim.events.reaction import Breakage, ReactionPlace, reaction_of, shipped_table
+from rocelab.sim.events.retransmission import Retransmission
+from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.targets import parse_target
 from rocelab.sim.events.timeline import EventOutage, outage_of, resolve
 from rocelab.sim.events.whatif import what_if

@@ -13,7 +13,7 @@ from rich.console import Console
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, MachineError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
@@ -23,8 +23,8 @@ from rocelab.report.simulation.document import simulation_document
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import from_json
 from rocelab.sim import size
+from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.figures import transfer_times
 from rocelab.sim.links import run as links_run
 from rocelab.sim.links import traffic

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rocelab.base.documents import to_json
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.model import LabSpec
 from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document

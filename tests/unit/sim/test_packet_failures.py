@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rocelab.base.documents import to_json
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.report.renderers.page import html
@@ -21,9 +21,9 @@ from rocelab.report.simulation.document import simulation_document
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.routes.arrays.flows import Paths
+from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.reaction import Breakage, shipped_table
 from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.options import Options
 from rocelab.sim.packets import build
 from rocelab.sim.packets.run import PacketRun, run_packets

@@ -9,7 +9,7 @@ import pytest
 
 from rocelab.base.arrays import NONE
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.queues import BURST_NS

@@ -17,7 +17,7 @@ from rocelab.base.arrays import NONE
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.headroom import headroom_of
 from rocelab.labfile.load import load_spec

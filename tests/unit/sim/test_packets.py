@@ -8,7 +8,7 @@ import pytest
 from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.results.engines import Engine, PortModel

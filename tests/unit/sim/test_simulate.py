@@ -26,9 +26,9 @@ from rocelab.cli.main import command_line
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.job import JobSpec, schedule_of
+from rocelab.jobs.job_spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
-from rocelab.jobs.spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.catalog import find_lab
@@ -47,9 +47,9 @@ from rocelab.report.simulation.document import simulation_document
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.sim import size
+from rocelab.sim.events.event_spec import RestartSpec, TimelineSpec
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.rates import HPN
-from rocelab.sim.events.spec import RestartSpec, TimelineSpec
 from rocelab.sim.options import Options
 from rocelab.sim.simulate import Simulation, simulate
 from tests.helpers.narrow import broken

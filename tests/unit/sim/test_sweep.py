@@ -27,7 +27,7 @@ from rocelab.base.outputs import open_folder
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
 from rocelab.fabrics.roles import Role
-from rocelab.jobs.spec import load_jobs
+from rocelab.jobs.job_spec import load_jobs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import build_fabric
@@ -37,8 +37,8 @@ from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, small_multiples, sweep_document
 from rocelab.sim.sweep.run import run_sweep
-from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.store import TABLE, CellRecord, open_journal, table_metadata, write_table
+from rocelab.sim.sweep.sweep_spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, worker_processes
 from tests.helpers import sweep_cells
 from tests.helpers.limits import LIMIT_S

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rocelab.base.arrays import NONE
 from rocelab.base.errors import InputError, MachineError
-from rocelab.jobs.spec import SimulatedJob
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec

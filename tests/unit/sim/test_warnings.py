@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from rocelab.base.errors import InputError
+from rocelab.jobs.job_spec import SimulatedJob, find_jobs, load_jobs
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.spec import SimulatedJob, find_jobs, load_jobs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec

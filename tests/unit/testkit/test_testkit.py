@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rocelab import RunningLab
 from rocelab import record as records
 from rocelab.base.errors import InputError, SpecError
-from rocelab.drills.spec import MeasureSpec
+from rocelab.drills.drill_spec import MeasureSpec
 from rocelab.lab import doctor
 from rocelab.lab.doctor import Check, explained
 from rocelab.labfile.base import MAX_NAME_LENGTH, check_name

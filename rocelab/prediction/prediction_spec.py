@@ -27,7 +27,7 @@ from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import HashingSpec
 from rocelab.labfile.scalars import read_scalar
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.source import Data, YamlSource, raise_problems, read_source
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.matrix import FlowRow

@@ -23,24 +23,24 @@ from rocelab.base.errors import InputError, Problem, SpecError
 from rocelab.base.units import DURATION, DurationNs, SizeBytes, format_duration
 from rocelab.base.wording import KeyPath, RefusedError, dotted, listed
 from rocelab.faults.base import MAX_DURATION
-from rocelab.faults.spec import FaultSpec
+from rocelab.faults.fault_spec import FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import find_jobs
+from rocelab.jobs.job_spec import find_jobs
 from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel
 from rocelab.labfile.catalog import tree_of
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED, SeedPlan
 from rocelab.labfile.reference import named_by
-from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.source import Data, YamlSource, read_source
-from rocelab.observe.health.spec import HealthSpec
+from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.results.convergence import MeasurementMethod
+from rocelab.results.expectation_spec import ExpectSpec
 from rocelab.results.kpi import JOINED
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS
-from rocelab.results.spec import ExpectSpec
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: the hashing does not change over time."""
