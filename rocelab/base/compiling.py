@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from rocelab.base.errors import MachineError
 from rocelab.base.interpreter import imported
@@ -33,6 +33,9 @@ the lock."""
 
 OFF = "NUMBA_DISABLE_JIT"
 """numba's variable: with 1 nothing is compiled, and `compiler` does not even import numba."""
+
+_HOW = ("compiling.py", "library.py", "onelibrary.py", "byreference.py")
+"""The modules beside this one that say how functions are compiled."""
 
 LEAST_BYTES = 700_000_000
 """The least address space to compile in: 716 MB were enough, 614 MB were not."""
@@ -88,6 +91,11 @@ class _Uninterrupted(threading.local):
             self._shields.pop().__exit__(None, None, None)
 
 
+def codegen() -> Any:  # noqa: ANN401
+    """numba's generator of machine code for this processor."""
+    return numba().core.registry.cpu_target.target_context.codegen()
+
+
 def is_compiled(sources: Path, files: Sequence[Path] = ()) -> bool:
     """Whether functions of the modules in the folder `sources`, and of these files, are in the
     cache, or are not compiled here at all."""
@@ -104,7 +112,8 @@ def cache_folder(sources: Path, files: Sequence[Path] = ()) -> Path | None:
     on stderr.
     """
     digest = hashlib.sha256()
-    for source in (Path(__file__), *sorted(sources.glob("*.py")), *files):
+    how = map(Path(__file__).with_name, _HOW)
+    for source in (*how, *sorted(sources.glob("*.py")), *files):
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     chosen = os.environ.get("NUMBA_CACHE_DIR")
@@ -140,22 +149,44 @@ def compiled_in(
     is for compiled functions only, and part of each that calls it: to pass many arrays takes longer
     than most functions do.
     """
+    dispatcher = dispatcher_of(
+        folder,
+        function,
+        makes_arrays=makes_arrays,
+        is_inlined=is_inlined,
+        is_wrapped=not is_inlined,
+    )
+    if signature is not None:
+        with in_turn(folder):
+            dispatcher.compile(signature)
+        dispatcher.disable_compile()
+    return cast(Callable[Arguments, Result], dispatcher)
+
+
+def dispatcher_of(
+    folder: Path | None,
+    function: Callable[..., object],
+    *,
+    makes_arrays: bool,
+    is_inlined: bool = False,
+    is_wrapped: bool = True,
+) -> Any:  # noqa: ANN401
+    """numba's object that compiles and calls a function; see `compiled_in`. is_wrapped: Python may
+    call it."""
     compiler = numba()
     before = compiler.config.CACHE_DIR
     compiler.config.CACHE_DIR = str(folder or "")
     try:
         make = compiler.njit(
-            signature,
             cache=folder is not None,
             error_model="numpy",
             _nrt=makes_arrays,
             nogil=True,
             forceinline=is_inlined,
-            no_cpython_wrapper=is_inlined,
-            no_cfunc_wrapper=is_inlined,
+            no_cpython_wrapper=not is_wrapped,
+            no_cfunc_wrapper=True,
         )
-        with _in_turn(folder):
-            return cast(Callable[Arguments, Result], make(function))
+        return make(function)
     finally:
         compiler.config.CACHE_DIR = before
 
@@ -184,12 +215,13 @@ def compile_first(
     wait, where a call has not done so. Its first call would let each of them compile. Nothing is
     done where functions run as they stand."""
     if getattr(function, "signatures", None) == []:
-        with _in_turn(cache_folder(sources, files)):
+        with in_turn(cache_folder(sources, files)):
             function.compile(tuple(map(numba().typeof, arguments)))  # type: ignore[attr-defined]
 
 
 @contextmanager
-def _in_turn(folder: Path | None) -> Iterator[None]:
+def in_turn(folder: Path | None) -> Iterator[None]:
+    """A block that one process at a time is in, of those with this cache folder."""
     if folder is None:
         yield
         return

@@ -1,31 +1,29 @@
-"""A decorator that compiles the functions of this package with numba, for their annotated types.
+"""The library of the functions of this package, compiled for their annotated types.
 
-Importing this module imports numba. Compiled code is cached (`rocelab.base.compiling`).
+Importing this module imports numba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
 from rocelab.base import compiling
-from rocelab.base.compiling import cache_folder, compiled_in
+from rocelab.base.byreference import by_reference
+from rocelab.base.library import FunctionLibrary
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Program
-from rocelab.sim.engine.state import fair_state, run_state
+from rocelab.sim.engine.state import FairState, Run, fair_state, run_state
 
-numba = compiling.numba()
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+by_reference(FairState)
+by_reference(Run)
 
 
-def _types() -> dict[str, Any]:
-    """numba's type for each annotation. Compiling for these types alone, not for the types of each
-    call, takes half the time."""
+def types() -> dict[str, Any]:
+    """numba's type for each annotation."""
+    numba = compiling.numba()
     offsets, ints, floats = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0)
     program = Program(offsets, ints, floats, floats, offsets, ints, floats)
     whole, real = numba.int64, numba.float64
@@ -46,12 +44,5 @@ def _types() -> dict[str, Any]:
     }
 
 
-_FOLDER = cache_folder(Path(__file__).parent)
-_TYPES = _types()
-
-
-def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """`function` as machine code for its annotated types, compiled or loaded from the cache at
-    once."""
-    *arguments, result = (_TYPES[str(name)] for name in function.__annotations__.values())
-    return compiled_in(_FOLDER, function, result(*arguments))
+LIBRARY = FunctionLibrary(Path(__file__).parent, types=types)
+part, entry = LIBRARY.part, LIBRARY.entry

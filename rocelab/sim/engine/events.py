@@ -10,14 +10,14 @@ import numpy as np
 
 from rocelab.base.arrays import Ints
 from rocelab.sim.engine import state as at
-from rocelab.sim.engine.compiling import compiled
+from rocelab.sim.engine.compiling import entry, part
 from rocelab.sim.engine.filling import index, join, list_flow
 from rocelab.sim.engine.heap import settle, sink
 from rocelab.sim.engine.refilling import SAME, expect_anew, serve, solve, targets
 from rocelab.sim.engine.state import FairState, Run
 
 
-@compiled
+@part
 def _touch(fair: FairState, dirty: int, flow: int) -> int:
     if fair.of_flow[at.IS_DIRTY, flow] == 0:
         fair.of_flow[at.IS_DIRTY, flow] = 1
@@ -26,7 +26,7 @@ def _touch(fair: FairState, dirty: int, flow: int) -> int:
     return dirty
 
 
-@compiled
+@part
 def _ready(run: Run, task: int, depth: int) -> int:
     """Queue the start of a task that waits for no other, or push it on the stack of finished
     tasks."""
@@ -54,7 +54,7 @@ def _ready(run: Run, task: int, depth: int) -> int:
     return depth
 
 
-@compiled
+@part
 def _over(run: Run, task: int, time: float) -> None:
     """Finish a task: tasks that waited for it become ready; those without transfers finish at
     once."""
@@ -71,7 +71,7 @@ def _over(run: Run, task: int, time: float) -> None:
                 depth = _ready(run, later, depth)
 
 
-@compiled
+@part
 def _last_chunk(run: Run, task: int, time: float) -> float:
     """When a task whose last transfer ended at `time` is over, its rings' chunks included."""
     over = time
@@ -85,7 +85,7 @@ def _last_chunk(run: Run, task: int, time: float) -> float:
     return float(over + run.task[at.LATENCY, task])
 
 
-@compiled
+@part
 def _finish(fair: FairState, run: Run, dirty: int) -> int:
     """End the transfer that is first to end, at its own time."""
     flow, time = fair.of_flow[at.END_FLOW, 0], fair.flow[at.END_KEY, 0]
@@ -131,7 +131,7 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
     return _touch(fair, dirty, flow)
 
 
-@compiled
+@part
 def _begin(fair: FairState, run: Run, dirty: int) -> int:
     """Start the task that is first to start."""
     task = run.of_task[at.START_TASK, 0]
@@ -164,7 +164,7 @@ def _begin(fair: FairState, run: Run, dirty: int) -> int:
     return dirty
 
 
-@compiled
+@part
 def _compact(fair: FairState, run: Run) -> None:
     """Take flows without transfers off all lists."""
     weighted = len(fair.share) > 0
@@ -183,7 +183,7 @@ def _compact(fair: FairState, run: Run) -> None:
         fair.of_flow[at.IS_LISTED, flow] = fair.of_flow[at.PHASE, flow] != at.IDLE
 
 
-@compiled
+@part
 def _point(run: Run) -> None:
     """Record the total rate: at every solve, later at every n-th."""
     counts, last = run.counts, run.counts[at.POINTS] - 1
@@ -206,7 +206,7 @@ def _point(run: Run) -> None:
     counts[at.POINTS] += 1
 
 
-@compiled
+@part
 def _apply(fair: FairState, run: Run, dirty: int, again: Ints, everything: bool) -> None:
     """Solve for flows whose number of transfers has changed, and the flows that this affects."""
     weighted = len(fair.share) > 0
@@ -269,7 +269,7 @@ def _apply(fair: FairState, run: Run, dirty: int, again: Ints, everything: bool)
         _compact(fair, run)
 
 
-@compiled
+@part
 def _window(fair: FairState, run: Run, eps: float) -> float:
     """The time up to which completions are taken together."""
     if run.counts[at.LATEST] < 0:
@@ -287,7 +287,7 @@ def _window(fair: FairState, run: Run, eps: float) -> float:
     return float(fair.flow[at.END_KEY, 0] + eps * (run.clock[at.HORIZON] - run.clock[at.NOW]))
 
 
-@compiled
+@entry
 def advance(
     fair: FairState, run: Run, until: float, eps: float, again: Ints, everything: bool, work: int
 ) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rocelab.base.arrays import Floats, Ints
 from rocelab.sim.engine import state as at
-from rocelab.sim.engine.compiling import compiled
+from rocelab.sim.engine.compiling import part
 from rocelab.sim.engine.heap import sink
 from rocelab.sim.engine.state import FairState
 
@@ -19,7 +19,7 @@ LONG_LIST = 512
 """A send with more flows than this keeps a running count of its free capacity."""
 
 
-@compiled
+@part
 def index(fair: FairState) -> None:
     """Reserve list space for the flows of each send; the lists stay empty."""
     fair.list_start[:] = 0
@@ -30,7 +30,7 @@ def index(fair: FairState) -> None:
         fair.of_send[at.LIST_LENGTH, send] = 0
 
 
-@compiled
+@part
 def list_flow(fair: FairState, flow: int) -> None:
     """Put a flow on the lists of its sends."""
     weighted = len(fair.share) > 0
@@ -43,7 +43,7 @@ def list_flow(fair: FairState, flow: int) -> None:
         fair.of_send[at.LIST_LENGTH, send] += 1
 
 
-@compiled
+@part
 def join(fair: FairState, flow: int, inside: int, touched: int, afresh: bool) -> int:
     """Add a flow to those to be solved, as number `inside`, and its sends to those touched. Returns
     the number of touched sends. afresh: sends carry nothing yet."""
@@ -68,7 +68,7 @@ def join(fair: FairState, flow: int, inside: int, touched: int, afresh: bool) ->
     return touched
 
 
-@compiled
+@part
 def _insert(shares: Floats, heap: Ints, size: int, share: float, send: int) -> None:
     """Put a send into a heap of this size."""
     place = size
@@ -79,7 +79,7 @@ def _insert(shares: Floats, heap: Ints, size: int, share: float, send: int) -> N
     shares[place], heap[place] = share, send
 
 
-@compiled
+@part
 def fill(fair: FairState, inside: int, touched: int) -> None:
     """Progressive filling of the flows inside, over the capacity that the flows outside leave: the
     send with the least share is the bottleneck of all its flows (Bertsekas and Gallager, Data
@@ -148,7 +148,7 @@ def fill(fair: FairState, inside: int, touched: int) -> None:
         fixed += count
 
 
-@compiled
+@part
 def weigh(fair: FairState) -> int:
     """Mark every send that lists flows as touched, with the weight of the flows to be solved and no
     load from others. Returns the number of touched sends."""

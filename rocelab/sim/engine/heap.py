@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from rocelab.base.arrays import Floats, Ints
 from rocelab.sim.engine import state as at
-from rocelab.sim.engine.compiling import compiled
+from rocelab.sim.engine.compiling import part
 from rocelab.sim.engine.state import Numbers, Table
 
 
-@compiled
+@part
 def comes_first(keys: Floats, items: Ints, one: int, other: int) -> bool:
     """Whether the item at `one` has the lesser key or, if keys are equal, the lesser number."""
     return bool(keys[one] < keys[other] or (keys[one] == keys[other] and items[one] < items[other]))
 
 
-@compiled
+@part
 def sink(keys: Floats, items: Ints, place: int, size: int) -> None:
     """Move the item at `place` of a heap down to where it belongs; on equal keys the lesser number
     is on top."""
@@ -37,7 +37,7 @@ def sink(keys: Floats, items: Ints, place: int, size: int) -> None:
     keys[place], items[place] = key, item
 
 
-@compiled
+@part
 def settle(flows: Table, of_flows: Numbers, place: int, size: int) -> None:
     """Move the flow at `place` of the heap of ends up or down to where it belongs."""
     key, flow = flows[at.END_KEY, place], of_flows[at.END_FLOW, place]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.sim.engine import state as at
-from rocelab.sim.engine.compiling import compiled
+from rocelab.sim.engine.compiling import part
 from rocelab.sim.engine.filling import fill, join, weigh
 from rocelab.sim.engine.heap import settle
 from rocelab.sim.engine.state import FairState, Run
@@ -26,7 +26,7 @@ IN_ORDER = 8
 """Everything is solved if more than one in this many active flows has to be."""
 
 
-@compiled
+@part
 def _tally(fair: FairState, inside: int, touched: int) -> None:
     """Compute the load of the flows inside on each send, the fastest of them, and their
     bottlenecks."""
@@ -53,7 +53,7 @@ def _tally(fair: FairState, inside: int, touched: int) -> None:
                 fair.of_flow[at.NEW_BOTTLENECK, flow] = send
 
 
-@compiled
+@part
 def _violations(fair: FairState, inside: int, touched: int) -> tuple[int, int]:
     """Add the flows outside that lost their bottleneck, or exceed the bottleneck of a flow
     inside."""
@@ -87,7 +87,7 @@ def _violations(fair: FairState, inside: int, touched: int) -> tuple[int, int]:
     return inside, touched
 
 
-@compiled
+@part
 def serve(fair: FairState, run: Run, flow: int) -> None:
     """Update the bits that a flow's transfers have sent so far."""
     elapsed = run.clock[at.NOW] - fair.flow[at.UPDATED, flow]
@@ -95,7 +95,7 @@ def serve(fair: FairState, run: Run, flow: int) -> None:
     fair.flow[at.UPDATED, flow] = run.clock[at.NOW]
 
 
-@compiled
+@part
 def targets(fair: FairState, run: Run, flow: int) -> tuple[float, float]:
     """The bits served at which a flow's first and last transfers end."""
     least, most = np.inf, 0.0
@@ -107,7 +107,7 @@ def targets(fair: FairState, run: Run, flow: int) -> tuple[float, float]:
     return least, most
 
 
-@compiled
+@part
 def expect(fair: FairState, run: Run, flow: int) -> int:
     """Note when the next transfer of a flow ends at its rate. Returns its place in the heap of
     ends."""
@@ -130,13 +130,13 @@ def expect(fair: FairState, run: Run, flow: int) -> int:
     return int(place)
 
 
-@compiled
+@part
 def expect_anew(fair: FairState, run: Run, flow: int) -> None:
     """Note when the next transfer of a flow ends and move it to its place in the heap of ends."""
     settle(fair.flow, fair.of_flow, expect(fair, run, flow), run.counts[at.ACTIVE])
 
 
-@compiled
+@part
 def _load(fair: FairState, send: int) -> float:
     """What a send carries, added up over its flows."""
     weighted = len(fair.share) > 0
@@ -149,7 +149,7 @@ def _load(fair: FairState, send: int) -> float:
     return load
 
 
-@compiled
+@part
 def _forget(fair: FairState, inside: int, touched: int) -> None:
     for number in range(touched):
         fair.of_send[at.MARKED, fair.of_send[at.TOUCHED, number]] = 0
@@ -159,7 +159,7 @@ def _forget(fair: FairState, inside: int, touched: int) -> None:
         fair.flow[at.GIVEN, flow] = 0.0
 
 
-@compiled
+@part
 def _join_all(fair: FairState, active: int) -> int:
     """Mark all active flows to be solved: in order if they are many, which is faster."""
     flows, inside, touched = len(fair.start) - 1, 0, 0
@@ -176,7 +176,7 @@ def _join_all(fair: FairState, active: int) -> int:
     return weigh(fair)
 
 
-@compiled
+@part
 def _keep_rates(fair: FairState, run: Run, inside: int, whole: bool) -> None:
     """Let the flows inside continue at their new rates."""
     for number in range(inside):
@@ -199,7 +199,7 @@ def _keep_rates(fair: FairState, run: Run, inside: int, whole: bool) -> None:
             settle(fair.flow, fair.of_flow, place, place + 1)
 
 
-@compiled
+@part
 def _keep_loads(fair: FairState, touched: int, whole: bool) -> None:
     """Note what the sends touched carry now, and for which rates they are the bottleneck."""
     row, sends = fair.row, fair.send
@@ -218,7 +218,7 @@ def _keep_loads(fair: FairState, touched: int, whole: bool) -> None:
             sends[at.HELD, send] = row[send, at.LEVEL]
 
 
-@compiled
+@part
 def solve(fair: FairState, run: Run, inside: int, touched: int, everything: bool) -> None:
     """Solve the flows inside and those that turn out to depend on them; take their rates."""
     active = run.counts[at.ACTIVE]

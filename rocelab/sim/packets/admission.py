@@ -7,13 +7,13 @@ their own. A sender posts messages in their order, round-robin, or split over al
 
 from __future__ import annotations
 
-from rocelab.sim.packets.compiling import compiled
+from rocelab.sim.packets.compiling import part
 from rocelab.sim.packets.ports import serve
 from rocelab.sim.packets.sender import list_flow
 from rocelab.sim.packets.state import State
 
 
-@compiled
+@part
 def send_clearances(run: State, clearance: int, count: int) -> None:
     """A receiver sends clear-to-sends."""
     flow = run.rules.data_flows + clearance
@@ -22,7 +22,7 @@ def send_clearances(run: State, clearance: int, count: int) -> None:
     serve(run, run.flow[flow].nic)
 
 
-@compiled
+@part
 def clear(run: State, flow: int, psn: int) -> None:
     """Packets have arrived, from `psn` on up to the one that is expected now: data, of which each
     message that is complete leaves a buffer, or clear-to-sends, the first of which clears as much
@@ -48,7 +48,7 @@ def clear(run: State, flow: int, psn: int) -> None:
         send_clearances(run, row.clearance, complete)
 
 
-@compiled
+@part
 def post(run: State, number: int) -> None:
     """Let messages that are cleared be sent."""
     clearance = run.clearance[number]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.draws import TIES, draw
 from rocelab.sim.packets.state import State
 
@@ -53,7 +53,7 @@ def next_due(due: Longs) -> int:
     return slot
 
 
-@compiled
+@part
 def _tie(run: State, subject: int) -> int:
     """Where a timer comes among those of one instant."""
     if subject & 7 == at.START:

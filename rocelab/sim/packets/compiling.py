@@ -1,4 +1,4 @@
-"""Decorators for the packet engine's functions, none of which makes an array."""
+"""The library of the packet engine's functions, none of which makes an array, and decorators."""
 
 from __future__ import annotations
 
@@ -6,21 +6,62 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
-from rocelab.base.compiling import OFF, compile_first, compiled_in, compiler
+import numpy as np
+
+from rocelab.base.arrays import Floats, Ints, Longs
+from rocelab.base.compiling import OFF, compile_first, compiled_in, compiler, numba
+from rocelab.base.library import FunctionLibrary
 from rocelab.jobs.congestion import sender_files
+from rocelab.sim.packets.state import Bitmaps, Counts, Flow, FlowWay, Rates, Rules, State, Turns, zeros
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _SOURCES = Path(__file__).parent
 _SENDERS = sender_files()
-_compiler = partial(compiler, _SOURCES, _SENDERS, makes_arrays=False)
 
-compiled = _compiler()
-inlined = _compiler(is_inlined=True)
-"""For what happens for each packet: called by compiled functions only."""
+
+def types() -> dict[str, Any]:
+    """numba's type for each annotation."""
+    from rocelab.base.byreference import by_reference
+
+    by_reference(State)
+    compiler = numba()
+    rows = {kind.__name__: compiler.typeof(zeros(kind, 1)[0]) for kind in (Flow, FlowWay, Turns)}
+    return {
+        "None": compiler.void,
+        "bool": compiler.boolean,
+        "int": compiler.int64,
+        "float": compiler.float64,
+        "Longs": compiler.int64[::1],
+        "Floats": compiler.float64[::1],
+        "State": compiler.typeof(_without_anything()),
+        **rows,
+    }
+
+
+def _without_anything() -> State:
+    """A state with empty tables."""
+    samples = {
+        Bitmaps: np.empty((0, 0), np.int64),
+        Rates: np.empty((0, 0)),
+        Longs: np.empty(0, np.int64),
+        Ints: np.empty(0, np.int32),
+        Rules: zeros(Rules, 1)[0],
+        Counts: zeros(Counts, 1)[0],
+    }
+    hints = get_type_hints(State, include_extras=True).values()
+    return State(*(samples[hint] if hint in samples else zeros(*get_args(hint), 0) for hint in hints))
+
+
+LIBRARY = FunctionLibrary(_SOURCES, _SENDERS, types=types, makes_arrays=False)
+part, inlined, entry = LIBRARY.part, LIBRARY.inlined, LIBRARY.entry
+"""inlined: for what happens for each packet."""
+
+compiled = compiler(_SOURCES, _SENDERS, makes_arrays=False)
+"""For the functions of congestion controls of plug-ins."""
 
 compile_for = partial(compile_first, _SOURCES, _SENDERS)
 

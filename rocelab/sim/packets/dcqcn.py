@@ -13,7 +13,7 @@ from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.base.arrays import Floats
 from rocelab.jobs.congestion import DcqcnSpec
 from rocelab.jobs.dcqcn_profiles import parameters
-from rocelab.sim.packets.compiling import compiled
+from rocelab.sim.packets.compiling import part
 
 RATE_BPS, TARGET_BPS, ALPHA, TIMER_ROUNDS, BYTE_ROUNDS, BYTES_LEFT = range(6)
 ALPHA_DUE, INCREASE_DUE, CUT_DUE, DUE, FIRST_CNP, CNP_SINCE_ALPHA = range(6, 12)
@@ -51,7 +51,7 @@ def rule_with(p: DcqcnParameters, line_bps: float) -> list[float]:
     ]
 
 
-@compiled
+@part
 def begin(state: Floats, rule: Floats) -> None:
     """A flow begins at its NIC's rate; no timer runs before its first CNP."""
     state[RATE_BPS] = state[TARGET_BPS] = rule[LINE_BPS]
@@ -60,7 +60,7 @@ def begin(state: Floats, rule: Floats) -> None:
     state[BYTES_LEFT] = state[FIRST_CNP] = NEVER
 
 
-@compiled
+@part
 def rate_bps(state: Floats, rule: Floats, now: float) -> float:
     """The permitted rate, after all timers that ran out."""
     if now >= state[DUE]:
@@ -79,13 +79,13 @@ def rate_bps(state: Floats, rule: Floats, now: float) -> float:
     return float(state[RATE_BPS])
 
 
-@compiled
+@part
 def next_rise(state: Floats, rule: Floats) -> float:
     """When the rate may rise next without a frame sent."""
     return float(state[INCREASE_DUE])
 
 
-@compiled
+@part
 def on_sent(state: Floats, rule: Floats, size_bytes: int, now: float) -> None:
     """A frame left: the byte counter."""
     state[BYTES_LEFT] -= size_bytes
@@ -98,7 +98,7 @@ def on_sent(state: Floats, rule: Floats, size_bytes: int, now: float) -> None:
         _increase(state, rule, _paper_step(state, rule))
 
 
-@compiled
+@part
 def on_cnp(state: Floats, rule: Floats, now: float) -> None:
     """A congestion notification arrived."""
     rate_bps(state, rule, now)
@@ -121,14 +121,14 @@ def on_cnp(state: Floats, rule: Floats, now: float) -> None:
     state[DUE] = min(state[ALPHA_DUE], state[INCREASE_DUE], state[CUT_DUE])
 
 
-@compiled
+@part
 def _cut(state: Floats, rule: Floats, now: float) -> None:
     state[RATE_BPS] = max(rule[FLOOR_BPS], state[RATE_BPS] * (1 - state[ALPHA] / 2))
     state[TIMER_ROUNDS] = 0
     state[INCREASE_DUE] = now + rule[INCREASE_PS]
 
 
-@compiled
+@part
 def _update_alpha(state: Floats, rule: Floats, now: float) -> None:
     if now < state[ALPHA_DUE]:
         return
@@ -141,7 +141,7 @@ def _update_alpha(state: Floats, rule: Floats, now: float) -> None:
     state[ALPHA] *= (1 - rule[G]) ** expired
 
 
-@compiled
+@part
 def _run_increases(state: Floats, rule: Floats, now: float) -> None:
     if now < state[INCREASE_DUE]:
         return
@@ -155,7 +155,7 @@ def _run_increases(state: Floats, rule: Floats, now: float) -> None:
     state[TIMER_ROUNDS] += expired
 
 
-@compiled
+@part
 def _paper_step(state: Floats, rule: Floats) -> float:
     fast = rule[FAST_ROUNDS]
     if max(state[TIMER_ROUNDS], state[BYTE_ROUNDS]) < fast:
@@ -164,7 +164,7 @@ def _paper_step(state: Floats, rule: Floats) -> float:
     return float(past * rule[HYPER_BPS] if past > 0 else rule[ADDITIVE_BPS])
 
 
-@compiled
+@part
 def _sampled_step(state: Floats, rule: Floats) -> float:
     past = state[TIMER_ROUNDS] - 1 - rule[FAST_ROUNDS]
     if past < 0:
@@ -172,7 +172,7 @@ def _sampled_step(state: Floats, rule: Floats) -> float:
     return float(rule[HYPER_BPS] if past > 0 else rule[ADDITIVE_BPS])
 
 
-@compiled
+@part
 def _increase(state: Floats, rule: Floats, step_bps: float) -> None:
     line_bps = rule[LINE_BPS]
     state[TARGET_BPS] = min(line_bps, state[TARGET_BPS] + step_bps)

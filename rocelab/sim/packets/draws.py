@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.base.arrays import Longs
-from rocelab.sim.packets.compiling import compiled
+from rocelab.sim.packets.compiling import entry
 
 M31 = 2**31 - 1
 TIES = -1
@@ -13,7 +13,7 @@ TIES = -1
 same."""
 
 
-@compiled
+@entry
 def draw(seed: int, port: int, count: int) -> int:
     """A random number below 2^31: a hash of the three, so that each port has its own sequence.
 

@@ -7,7 +7,7 @@ begun is sent to its end.
 from __future__ import annotations
 
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.compiling import compiled
+from rocelab.sim.packets.compiling import part
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.hosts import rouse
 from rocelab.sim.packets.lossless import time_watchdog, watch
@@ -15,7 +15,7 @@ from rocelab.sim.packets.ports import emptied, serve, shape
 from rocelab.sim.packets.state import State
 
 
-@compiled
+@part
 def obey(run: State, frame: int) -> None:
     """What a receiver asked for takes effect at the sender."""
     place, pauses = run.packet[frame].flow, run.packet[frame].psn
@@ -34,7 +34,7 @@ def obey(run: State, frame: int) -> None:
         _open(run, place)
 
 
-@compiled
+@part
 def _close(run: State, place: int) -> None:
     row, queue = run.pause[place], run.queue[place]
     row.is_closed, row.closed_ps = 1, run.counts.now_ps
@@ -45,7 +45,7 @@ def _close(run: State, place: int) -> None:
         watch(run, place)
 
 
-@compiled
+@part
 def _open(run: State, place: int) -> None:
     """Packets and flows that waited take their turns again."""
     row, number = run.pause[place], place // run.rules.classes
@@ -71,7 +71,7 @@ def _open(run: State, place: int) -> None:
         serve(run, number)
 
 
-@compiled
+@part
 def watched(run: State, place: int) -> None:
     """A watchdog's time is over: of detection, or of restoration after it has fired."""
     row, rules, now = run.pause[place], run.rules, run.counts.now_ps

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
-from rocelab.sim.packets.compiling import compiled
+from rocelab.sim.packets.compiling import part
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.state import Event, State, joined, zeros
 
 
-@compiled
+@part
 def wake_by(run: State, number: int, time: int) -> None:
     """Let the host of a port wake at a time, or as soon after it as it may."""
     first, rules = run.host[number].first_port, run.rules
@@ -29,14 +29,14 @@ def wake_by(run: State, number: int, time: int) -> None:
         set_timer(run, due, at.WOKEN, first)
 
 
-@compiled
+@part
 def rouse(run: State, number: int) -> None:
     """Let the host of a port wake at once."""
     run.host[run.host[number].first_port].woke_ps = -at.NEVER
     wake_by(run, number, run.counts.now_ps)
 
 
-@compiled
+@part
 def gather(run: State, packet: int) -> None:
     """A packet waits at its NIC for the host."""
     number = run.path[run.packet[packet].place - 1] ^ 1

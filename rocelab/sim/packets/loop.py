@@ -7,7 +7,7 @@ from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import send_clearances
 from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, set_timer
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import entry, inlined, part
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.gates import obey, watched
 from rocelab.sim.packets.hosts import gather
@@ -23,7 +23,7 @@ DONE, MORE, FULL = range(3)
 """What `advance` returns. FULL: there may be too few free packets or timers for the next event."""
 
 
-@compiled
+@part
 def _acknowledge(run: State, packet: int) -> None:
     """An ACK or NAK reaches its sender."""
     flow, acked = run.packet[packet].flow, int(run.packet[packet].psn)
@@ -86,7 +86,7 @@ def _reach(run: State, packet: int) -> None:
         _take(run, packet)
 
 
-@compiled
+@part
 def _woken(run: State, number: int) -> None:
     """A host that gathers arrivals takes them, and sends. number: of its first port."""
     host = run.host[number]
@@ -106,7 +106,7 @@ def _woken(run: State, number: int) -> None:
         number = run.host[number].next_port
 
 
-@compiled
+@part
 def _run_out(run: State, subject: int) -> None:
     """A timer runs out."""
     kind, of = subject & 7, subject >> 3
@@ -131,7 +131,7 @@ def _run_out(run: State, subject: int) -> None:
         serve(run, run.flow[of].nic)
 
 
-@compiled
+@entry
 def move(run: State, flow: int, number: int) -> None:
     """A flow sends by another port of its NIC from now on."""
     is_listed = leave_turns(run, flow)
@@ -141,7 +141,7 @@ def move(run: State, flow: int, number: int) -> None:
         serve(run, number)
 
 
-@compiled
+@entry
 def begin(run: State, clearing: Longs) -> None:
     """Time the tasks that wait for no other, and clear the first messages, in an order of all
     clearances."""
@@ -155,7 +155,7 @@ def begin(run: State, clearing: Longs) -> None:
         send_clearances(run, clearance, 1)
 
 
-@compiled
+@entry
 def advance(run: State, events: int, until_ps: int) -> int:
     """Run through as many events at most, all before a time."""
     timers = len(run.ring)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import schedule, set_timer
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import entry, inlined, part
 from rocelab.sim.packets.freelist import unused
 from rocelab.sim.packets.state import State
 
@@ -43,7 +43,7 @@ def _xoff(run: State, pool: int, beyond: int) -> int:
     return int(unused_bytes >> -rules.dynamic_th)
 
 
-@compiled
+@part
 def admit(run: State, ingress: int, size: int) -> bool:
     """Count a packet for the port and class that it came in by; whether there is room."""
     row, reserved = run.pause[ingress], run.rules.reserved
@@ -79,7 +79,7 @@ def _resume(run: State, ingress: int) -> None:
         ask(run, ingress, 0)
 
 
-@compiled
+@part
 def discount(run: State, packet: int, size: int) -> None:
     """A packet leaves its switch's memory: first what its port and class had beyond XOFF."""
     packet_row, reserved = run.packet[packet], run.rules.reserved
@@ -96,7 +96,7 @@ def discount(run: State, packet: int, size: int) -> None:
     _resume(run, ingress)
 
 
-@compiled
+@entry
 def resumed(run: State) -> bool:
     """Where nothing is to happen any more: let a sender go on for whom a threshold has risen since;
     whether there was one."""
@@ -108,7 +108,7 @@ def resumed(run: State) -> bool:
     return False
 
 
-@compiled
+@part
 def hold(run: State, packet: int, place: int) -> None:
     """A packet joins a queue whose gate is closed."""
     row, queue = run.pause[place], run.queue[place]
@@ -120,7 +120,7 @@ def hold(run: State, packet: int, place: int) -> None:
     queue.tail = packet
 
 
-@compiled
+@part
 def watch(run: State, place: int) -> None:
     """From now on packets wait at a closed gate: the watchdog of a switch's port counts."""
     row = run.pause[place]
@@ -130,7 +130,7 @@ def watch(run: State, place: int) -> None:
         time_watchdog(run, place, row.idle_ps + run.rules.detection_ps)
 
 
-@compiled
+@part
 def time_watchdog(run: State, place: int, due: int) -> None:
     """Have a gate's watchdog look at it then, if it is not to look anyway."""
     if not run.pause[place].is_watched:
@@ -138,7 +138,7 @@ def time_watchdog(run: State, place: int, due: int) -> None:
         set_timer(run, due, at.WATCHED, place)
 
 
-@compiled
+@part
 def park(run: State, flow: int, place: int) -> None:
     """A flow waits for its NIC's gate, and keeps its place among those that do."""
     row = run.pause[place]
@@ -150,7 +150,7 @@ def park(run: State, flow: int, place: int) -> None:
     row.parked.last = flow
 
 
-@compiled
+@part
 def receive(run: State, packet: int) -> bool:
     """A packet joins the receive buffer of a NIC with a slow host; whether there is room."""
     now, row = run.counts.now_ps, run.packet[packet]
@@ -173,7 +173,7 @@ def receive(run: State, packet: int) -> bool:
     return True
 
 
-@compiled
+@part
 def drained(run: State, send: int) -> None:
     """A NIC's receive buffer may have reached XON."""
     buffer, first = run.buffer[send], send * run.rules.classes

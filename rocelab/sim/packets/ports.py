@@ -13,7 +13,7 @@ from __future__ import annotations
 from rocelab.planning.queues import CLASS_ALPHA
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import schedule, set_timer
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import entry, inlined, part
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.hosts import wake_by
@@ -114,7 +114,7 @@ def _fits(run: State, number: int, place: int, size: int) -> bool:
     return bool(queued + CLASS_ALPHA * in_port <= (CLASS_ALPHA + 1) * limit)
 
 
-@compiled
+@part
 def _enter(run: State, packet: int, place: int, size: int) -> bool:
     """Whether a switch takes a packet of a lossless class."""
     row = run.packet[packet]
@@ -127,7 +127,7 @@ def _enter(run: State, packet: int, place: int, size: int) -> bool:
     return admit(run, send * run.rules.classes + row.class_, size)
 
 
-@compiled
+@part
 def emptied(run: State, number: int, class_: int) -> int:
     """Release all that a class of a port holds, at a closed gate too; how many packets it was."""
     port, place = run.port[number], number * run.rules.classes + class_
@@ -153,7 +153,7 @@ def emptied(run: State, number: int, class_: int) -> int:
     return count
 
 
-@compiled
+@entry
 def cut(run: State, number: int) -> None:
     """A port's link carries nothing any more: what it holds is lost."""
     for class_ in range(run.rules.classes):
@@ -208,7 +208,7 @@ def serve(run: State, number: int) -> None:
         _transmit(run, packet, number)
 
 
-@compiled
+@part
 def offer(run: State, number: int) -> None:
     """A host that gathers arrivals may have something to send by a port: now, if it is awake."""
     port, port_host, now = run.port[number], run.host[number], run.counts.now_ps
@@ -233,7 +233,7 @@ def offer(run: State, number: int) -> None:
         wake_by(run, number, port.free_ps)
 
 
-@compiled
+@part
 def send_answer(run: State, packet: int, number: int) -> None:
     """A receiver sends an ACK or CNP by its NIC's port. A host that gathers arrivals is awake."""
     if run.port[number].busy != at.GATHERS:
@@ -255,7 +255,7 @@ def _occupy(run: State, number: int) -> None:
         host.is_idle = 0
 
 
-@compiled
+@part
 def _hand_over(run: State, packet: int, number: int) -> None:
     """A host sends a packet by a port: to the NIC's queue, which has the link's rate, if its class
     is lossless, else past it."""
@@ -268,7 +268,7 @@ def _hand_over(run: State, packet: int, number: int) -> None:
         _leave(run, packet, number)
 
 
-@compiled
+@part
 def shape(run: State, number: int) -> None:
     """Let the queue of a NIC whose host gathers arrivals send what its link's rate permits."""
     port, host, now = run.port[number], run.host[number], run.counts.now_ps
@@ -283,7 +283,7 @@ def shape(run: State, number: int) -> None:
         _leave(run, packet, number)
 
 
-@compiled
+@part
 def shaped(run: State, number: int) -> None:
     """The link of a NIC whose host gathers arrivals can take a packet again."""
     run.host[number].is_shaping = 0

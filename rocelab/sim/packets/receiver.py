@@ -10,7 +10,7 @@ from __future__ import annotations
 from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import clear
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.ports import send_answer
 from rocelab.sim.packets.sender import draw_way, take
@@ -34,7 +34,7 @@ def _answer(run: State, flow: int, kind: int) -> None:
     send_answer(run, packet, run.path[place])
 
 
-@compiled
+@part
 def deliver(run: State, packet: int) -> None:
     """Data reaches its NIC."""
     flow = run.packet[packet].flow
@@ -71,7 +71,7 @@ def deliver(run: State, packet: int) -> None:
         packets_arrived(run, flow)
 
 
-@compiled
+@part
 def _take_any(run: State, flow: int, psn: int, asks: bool) -> bool:
     """Take a packet in any order; whether an ACK is due: for it, or for one that came before."""
     row = run.flow[flow]

@@ -20,7 +20,6 @@ from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import packets_of, state_of
-from rocelab.sim.packets.compiling import compile_for
 from rocelab.sim.packets.draws import order_by_nic
 from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.hosts import with_wakes
@@ -114,7 +113,6 @@ def run_packets(
         )
     _check_memory(program, sending, queued)
     run = state_of(program, wirings, latency_s, sending, queues)
-    compile_for(loop.advance, run, 0, 0)
     clears = sending.source[len(sending.source) - len(run.clearance) :]
     loop.begin(run, order_by_nic(queues.seed, clears))
     ports = ports_of(wirings, queues)

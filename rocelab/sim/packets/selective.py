@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.state import State
 
 
@@ -20,7 +20,7 @@ def _word(bitmap: Longs, psn: int) -> int:
     return int(2 * words + psn // at.BITS % words)
 
 
-@compiled
+@part
 def seek(run: State, flow: int) -> None:
     """Let the next packet of a flow be the first that is lost and was not sent again, else the
     first that is new."""
@@ -37,7 +37,7 @@ def seek(run: State, flow: int) -> None:
     row.next_psn, row.sending = psn, sending
 
 
-@compiled
+@part
 def learn(run: State, flow: int, unacked: int, named: int) -> None:
     """Take what an ACK or NAK says. unacked: the oldest packet that was not acknowledged before;
     named: the one that came beyond a gap, else no later than `unacked` is now."""

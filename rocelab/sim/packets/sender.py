@@ -9,7 +9,7 @@ from __future__ import annotations
 from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import unused
 from rocelab.sim.packets.lossless import is_lossless, park
@@ -28,7 +28,7 @@ def take(run: State, flow: int, place: int, size: int, psn: int, kind: int, clas
     return packet
 
 
-@compiled
+@part
 def draw_way(run: State, flow: int, way: FlowWay) -> None:
     """Let the next packet of a flow with several ways take one. way: that of its data or ACKs."""
     row, now = run.flow[flow], run.counts.now_ps
@@ -109,7 +109,7 @@ def _due(run: State, flow: int) -> int:
     return int(row.sent_ps + 8e12 * row.sent_bytes / rate)
 
 
-@compiled
+@part
 def _emit(run: State, flow: int, sent: int) -> int:
     """The next packet of a flow. sent: when its rate counts it as sent."""
     row, now = run.flow[flow], run.counts.now_ps
@@ -183,7 +183,7 @@ def ack_timer(run: State, flow: int) -> None:
     go_back(run, flow)
 
 
-@compiled
+@part
 def leave_turns(run: State, flow: int) -> bool:
     """Take a flow out of the turns at its port, or of those that wait for a gate; whether it was
     among them. One that waits for its rate is not."""

@@ -8,18 +8,15 @@ without what Ethernet adds on the wire.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar, cast, get_type_hints, overload
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_type_hints, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import Bools, Ints, Longs
 
-Bitmaps = npt.NDArray[np.int64]
-"""Two-dimensional."""
-
-Rates = npt.NDArray[np.float64]
-"""Two-dimensional."""
+Bitmaps = Annotated[npt.NDArray[np.int64], 2]
+Rates = Annotated[npt.NDArray[np.float64], 2]
 
 Row = TypeVar("Row", covariant=True)
 Places = slice | Longs | Bools | tuple[slice, list[int]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import post
 from rocelab.sim.packets.clock import set_timer
-from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.ports import serve
 from rocelab.sim.packets.sender import list_flow
 from rocelab.sim.packets.state import State
@@ -36,7 +36,7 @@ def _end(run: State, task: int) -> None:
     _go_on(run, run.task[task].first_acked, run.task[task].last_next)
 
 
-@compiled
+@part
 def start(run: State, task: int) -> None:
     """A task begins: its transfers join those of their queue pairs."""
     run.task[task].start_ps = run.counts.now_ps
@@ -67,7 +67,7 @@ def start(run: State, task: int) -> None:
         _post_cleared(run, task)
 
 
-@compiled
+@part
 def _post_cleared(run: State, task: int) -> None:
     """Messages of a task that has begun are posted, as far as they are cleared."""
     for number in range(run.task[task].first_transfer, run.task[task].last_transfer):
@@ -84,7 +84,7 @@ def packets_arrived(run: State, flow: int) -> None:
         _transfers_arrived(run, flow)
 
 
-@compiled
+@part
 def _transfers_arrived(run: State, flow: int) -> None:
     row = run.flow[flow]
     while row.arriving >= 0:
