@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rocelab.base.arrays import Floats
+from rocelab.base.library import FunctionLibrary
 from rocelab.routes.arrays.flows import Paths
+from rocelab.sim.engine import compiling
 from rocelab.sim.engine import state as at
-from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.filling import fill, index, weigh
 from rocelab.sim.engine.state import FairState, fair_state
 
@@ -23,7 +26,12 @@ def max_min_rates(paths: Paths, capacity_bps: Floats) -> Floats:
     return rates
 
 
-@compiled
+_LIBRARY = FunctionLibrary(
+    Path(compiling.__file__).parent, (Path(__file__),), types=compiling.types
+)
+
+
+@_LIBRARY.part
 def _list_all(fair: FairState) -> None:
     """Put all flows on the lists of their sends."""
     sends, listed, end = fair.sends, fair.listed, fair.of_send[at.LIST_LENGTH]
@@ -39,7 +47,7 @@ def _list_all(fair: FairState) -> None:
         end[send] -= fair.list_start[send]
 
 
-@compiled
+@_LIBRARY.entry
 def _solve(fair: FairState) -> None:
     """Rates of flows of which none has a rate yet."""
     flows = len(fair.start) - 1

@@ -1,22 +1,24 @@
+# ruff: noqa: ANN401, E402
 """Passes tuples of arrays to compiled functions by reference.
 
-numba passes a named tuple by value: one of thirty arrays is some two hundred values of each call and
-each function, which take longer to compile, and to pass, than what most functions do. Importing
+numba passes a named tuple by value: one of thirty arrays is some two hundred values of each call
+and each function. These take longer to compile, and to pass, than what most functions do. Importing
 this module imports numba.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from rocelab.base import compiling
 
 numba = compiling.numba()
 
-from llvmlite import ir  # noqa: E402
-from numba import types  # noqa: E402
-from numba.core import cgutils  # noqa: E402
-from numba.extending import (  # noqa: E402
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
     NativeValue,
     infer_getattr,
     lower_getattr_generic,
@@ -25,11 +27,10 @@ from numba.extending import (  # noqa: E402
     typeof_impl,
     unbox,
 )
-from numba.core.typing.templates import AttributeTemplate  # noqa: E402
-from numba.np.arrayobj import populate_array  # noqa: E402
+from numba.np.arrayobj import populate_array
 
 
-class Tables(types.Type):
+class Reference(types.Type):  # type: ignore[misc]
     """The type of a reference to a named tuple of arrays and records."""
 
     def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
@@ -38,79 +39,87 @@ class Tables(types.Type):
 
     @property
     def key(self) -> object:
+        """What makes two of them equal."""
         return self.name, self.fields
 
 
-def by_reference(kind: type[tuple[Any, ...]]) -> None:
-    """From now on pass tuples of this class by reference."""
+def by_reference(kind: Any) -> None:
+    """From now on pass named tuples of this class by reference."""
 
-    @typeof_impl.register(kind)
-    def _typeof(value: Any, context: Any) -> Tables:
-        fields = zip(kind._fields, map(numba.typeof, value), strict=True)
-        return Tables(kind.__name__, tuple(fields))
+    @typeof_impl.register(kind)  # type: ignore[untyped-decorator]
+    def _type_of(value: Any, context: Any) -> Reference:
+        return Reference(
+            kind.__name__, tuple(zip(kind._fields, map(numba.typeof, value), strict=True))
+        )
 
 
 @infer_getattr
-class _Fields(AttributeTemplate):
-    key = Tables
+class _Fields(AttributeTemplate):  # type: ignore[misc]
+    key = Reference
 
-    def generic_resolve(self, tables: Tables, name: str) -> Any:
-        return dict(tables.fields).get(name)
-
-
-@register_model(Tables)
-class _Pointer(models.OpaqueModel):
-    """To the arrays, one after the other, as numba lays them out."""
+    def generic_resolve(self, reference: Reference, name: str) -> Any:
+        return dict(reference.fields).get(name)
 
 
-def _pointers(context: Any, builder: Any, tables: Tables, reference: Any) -> dict[str, Any]:
-    """Where each of the fields is."""
-    places, offset = {}, 0
-    for name, kind in tables.fields:
-        layout = context.get_value_type(kind)
-        place = builder.gep(reference, [context.get_constant(types.intp, offset)])
-        places[name] = builder.bitcast(place, layout.as_pointer())
-        offset += context.get_abi_sizeof(layout)
-    return places
+@register_model(Reference)
+class _Address(models.OpaqueModel):  # type: ignore[misc]
+    """Of the arrays, one after the other, as numba lays them out, and of pointers to records."""
 
 
-@lower_getattr_generic(Tables)
-def _field(context: Any, builder: Any, tables: Tables, reference: Any, name: str) -> Any:
-    """An array as it was when the tuple was passed, of which only data and shape are looked up."""
-    kind = dict(tables.fields)[name]
-    place = _pointers(context, builder, tables, reference)[name]
+def _size_bytes(context: Any, kind: Any) -> int:
+    return int(context.get_abi_sizeof(context.get_value_type(kind)))
+
+
+def _place(context: Any, builder: Any, reference: Reference, address: Any, name: str) -> Any:
+    """Where a field is."""
+    offset = 0
+    for before, kind in reference.fields:
+        if before == name:
+            break
+        offset += _size_bytes(context, kind)
+    place = builder.gep(address, [context.get_constant(types.intp, offset)])
+    return builder.bitcast(place, context.get_value_type(kind).as_pointer())
+
+
+@lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
+def _field(context: Any, builder: Any, reference: Reference, address: Any, name: str) -> Any:
+    """Of an array only data and shape are looked up: it is contiguous, and nobody counts it."""
+    kind = dict(reference.fields)[name]
+    place = _place(context, builder, reference, address, name)
     if not isinstance(kind, types.Array):
-        return _constant(builder, place)
+        return _unchanging(builder, place)
     array = context.make_array(kind)(context, builder)
-    members = array._datamodel._fields
-    data = _constant(builder, cgutils.gep_inbounds(builder, place, 0, members.index("data")))
-    shape = cgutils.gep_inbounds(builder, place, 0, members.index("shape"))
-    lengths = [_constant(builder, cgutils.gep_inbounds(builder, shape, 0, number)) for number in range(kind.ndim)]
-    strides = [context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))]
-    for length in reversed(lengths[1:]):
+
+    def member(name: str, *places: int) -> Any:
+        number = array._datamodel._fields.index(name)
+        return _unchanging(builder, cgutils.gep_inbounds(builder, place, 0, number, *places))
+
+    shape = [member("shape", dimension) for dimension in range(kind.ndim)]
+    item_bytes = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides = [context.get_constant(types.intp, item_bytes)]
+    for length in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], length))
-    populate_array(array, data, lengths, strides, strides[-1], None)
+    populate_array(array, member("data"), shape, strides, strides[-1], None)
     return array._getvalue()
 
 
-def _constant(builder: Any, place: Any) -> Any:
-    """What is at a place, which does not change."""
+def _unchanging(builder: Any, place: Any) -> Any:
+    """A value that is the same during the whole call."""
     value = builder.load(place)
     value.set_metadata("invariant.load", builder.module.add_metadata([]))
     return value
 
 
-@unbox(Tables)
-def _unboxed(tables: Tables, value: Any, c: Any) -> NativeValue:
-    """A reference that holds as long as the call: who calls keeps the tuple."""
-    size = sum(c.context.get_abi_sizeof(c.context.get_value_type(kind)) for _, kind in tables.fields)
-    memory = cgutils.alloca_once(c.builder, ir.ArrayType(ir.IntType(64), size // 8))
-    reference = c.builder.bitcast(memory, c.pyapi.voidptr)
+@unbox(Reference)  # type: ignore[untyped-decorator]
+def _unboxed(reference: Reference, value: Any, c: Any) -> Any:
+    """The address is good during the call, in which the caller holds the tuple."""
+    size_bytes = sum(_size_bytes(c.context, kind) for _, kind in reference.fields)
+    words = cgutils.alloca_once(c.builder, ir.ArrayType(ir.IntType(64), size_bytes // 8))
+    address = c.builder.bitcast(words, c.pyapi.voidptr)
     failed, fields = cgutils.false_bit, []
-    places = _pointers(c.context, c.builder, tables, reference)
-    for number, (name, kind) in enumerate(tables.fields):
+    for number, (name, kind) in enumerate(reference.fields):
         native = c.unbox(kind, c.pyapi.tuple_getitem(value, number))
-        c.builder.store(native.value, places[name])
+        c.builder.store(native.value, _place(c.context, c.builder, reference, address, name))
         failed = c.builder.or_(failed, native.is_error)
         fields.append((kind, native))
 
@@ -121,4 +130,4 @@ def _unboxed(tables: Tables, value: Any, c: Any) -> NativeValue:
             if c.context.enable_nrt:
                 c.context.nrt.decref(c.builder, kind, native.value)
 
-    return NativeValue(reference, cleanup=cleanup, is_error=failed)
+    return NativeValue(address, cleanup=cleanup, is_error=failed)

@@ -34,7 +34,7 @@ the lock."""
 OFF = "NUMBA_DISABLE_JIT"
 """numba's variable: with 1 nothing is compiled, and `compiler` does not even import numba."""
 
-_HOW = ("compiling.py", "library.py", "onelibrary.py", "byreference.py")
+HOW = ("compiling.py", "library.py", "onelibrary.py", "byreference.py")
 """The modules beside this one that say how functions are compiled."""
 
 LEAST_BYTES = 700_000_000
@@ -112,7 +112,7 @@ def cache_folder(sources: Path, files: Sequence[Path] = ()) -> Path | None:
     on stderr.
     """
     digest = hashlib.sha256()
-    how = map(Path(__file__).with_name, _HOW)
+    how = map(Path(__file__).with_name, HOW)
     for source in (*how, *sorted(sources.glob("*.py")), *files):
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

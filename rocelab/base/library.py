@@ -1,8 +1,8 @@
 """Libraries of compiled functions: parts, and entries, which Python calls.
 
-An entry is compiled with all parts that it calls and kept in the cache; parts are not kept. Both are
-compiled for their annotated types, callees first, so that one type, and no other, is passed as each
-argument. A file in the cache, made last, says that all entries are there.
+An entry is compiled with all parts that it calls and kept in the cache; parts are not kept. Both
+are compiled for their annotated types alone, callees first. A file in the cache, made last, says
+that all entries are there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from rocelab.base.compiling import OFF, cache_folder, codegen, dispatcher_of, in_turn, numba
 
@@ -30,10 +30,20 @@ Steps = Callable[[int, int], object]
 def _unheard(done: int, total: int) -> None: ...
 
 
+class _Dispatcher(Protocol):
+    """numba's, in what is used of it."""
+
+    overloads: Mapping[object, object]
+
+    def compile(self, signature: object) -> object: ...
+    def disable_compile(self) -> None: ...
+    def __call__(self, *arguments: object, **named: object) -> object: ...
+
+
 class Part(Generic[Arguments, Result]):
     """A function that is compiled with those that call it. Python runs it as it stands."""
 
-    def __init__(self, function: Callable[Arguments, Result], dispatcher: Any) -> None:
+    def __init__(self, function: Callable[Arguments, Result], dispatcher: _Dispatcher) -> None:
         self.function, self.dispatcher = function, dispatcher
         update_wrapper(self, function)
 
@@ -59,7 +69,7 @@ class Entry(Part[Arguments, Result]):
         self,
         library: FunctionLibrary,
         function: Callable[Arguments, Result],
-        dispatcher: Any,
+        dispatcher: _Dispatcher,
     ) -> None:
         super().__init__(function, dispatcher)
         self._library = library
@@ -111,11 +121,6 @@ class FunctionLibrary:
         if os.environ.get(OFF) == "1":
             return True
         return self._folder is not None and self._stamp(self._folder).exists()
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is a cache folder."""
-        return self._folder is not None
 
     def load(self, entry: Entry[..., Any]) -> None:
         """Make an entry callable: from the cache, else compiled here, with all others."""
@@ -190,5 +195,7 @@ class FunctionLibrary:
 
     @cached_property
     def _numba_types(self) -> Mapping[str, Any]:
-        return self._types()
+        from numba.extending import typeof_impl
 
+        typeof_impl.register(Part, lambda part, _: numba().typeof(part.dispatcher))
+        return self._types()

@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401, E402
 """Makes machine code of a function and all that it calls at once.
 
 numba optimises each function with all that it calls, makes machine code of both, and does so again
@@ -15,17 +16,9 @@ from rocelab.base import compiling
 
 numba = compiling.numba()
 
-import llvmlite.binding as llvm  # noqa: E402
-from numba.core.codegen import JITCodeLibrary  # noqa: E402
-from numba.core.environment import lookup_environment  # noqa: E402
-from numba.extending import typeof_impl  # noqa: E402
-
-from rocelab.base.library import Part  # noqa: E402
-
-
-@typeof_impl.register(Part)
-def _type_of_part(part: Part[..., Any], context: object) -> Any:
-    return numba.typeof(part.dispatcher)
+import llvmlite.binding as llvm
+from numba.core.codegen import JITCodeLibrary
+from numba.core.environment import lookup_environment
 
 
 class _Part(JITCodeLibrary):  # type: ignore[misc]
@@ -81,7 +74,6 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
             if function.linkage == llvm.Linkage.linkonce_odr and not function.is_declaration:
                 function.linkage = llvm.Linkage.internal
         super()._optimize_final_module()
-
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: object) -> _Part:

@@ -73,14 +73,18 @@ def sources(common_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     tried.write_text(SOURCE)
     assert [compiled_from([tried]), compiled_from([tried])] == [COMPILED, HITS]
     # Nor this checkout.
-    copied = Path(shutil.copy(compiling.__file__, common_folder))
-    monkeypatch.setattr(compiling, "__file__", str(copied))
+    copies = [
+        Path(shutil.copy(Path(compiling.__file__).with_name(name), common_folder))
+        for name in compiling.HOW
+    ]
+    monkeypatch.setattr(compiling, "__file__", str(common_folder / Path(compiling.__file__).name))
     source = common_folder / "checkout" / "source.py"
     source.parent.mkdir()
     source.write_text(SOURCE)
     # Whatever the umask here, and where this was cloned.
-    for path, mode in ((copied, 0o644), (source, 0o644), (source.parent, 0o755)):
-        path.chmod(mode)
+    for path in (*copies, source):
+        path.chmod(0o644)
+    source.parent.chmod(0o755)
     home = common_folder / "home"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)

@@ -10,11 +10,21 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
-from rocelab.base.arrays import Floats, Ints, Longs
+from rocelab.base.arrays import Ints, Longs
 from rocelab.base.compiling import OFF, compile_first, compiled_in, compiler, numba
 from rocelab.base.library import FunctionLibrary
 from rocelab.jobs.congestion import sender_files
-from rocelab.sim.packets.state import Bitmaps, Counts, Flow, FlowWay, Rates, Rules, State, Turns, zeros
+from rocelab.sim.packets.state import (
+    Bitmaps,
+    Counts,
+    Flow,
+    FlowWay,
+    Rates,
+    Rules,
+    State,
+    Turns,
+    zeros,
+)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -44,7 +54,7 @@ def types() -> dict[str, Any]:
 
 def _without_anything() -> State:
     """A state with empty tables."""
-    samples = {
+    samples: dict[object, Any] = {
         Bitmaps: np.empty((0, 0), np.int64),
         Rates: np.empty((0, 0)),
         Longs: np.empty(0, np.int64),
@@ -52,8 +62,12 @@ def _without_anything() -> State:
         Rules: zeros(Rules, 1)[0],
         Counts: zeros(Counts, 1)[0],
     }
-    hints = get_type_hints(State, include_extras=True).values()
-    return State(*(samples[hint] if hint in samples else zeros(*get_args(hint), 0) for hint in hints))
+    hints = get_type_hints(State, include_extras=True)
+    tables: dict[str, Any] = {
+        name: samples[hint] if hint in samples else zeros(get_args(hint)[0], 0)
+        for name, hint in hints.items()
+    }
+    return State(**tables)
 
 
 LIBRARY = FunctionLibrary(_SOURCES, _SENDERS, types=types, makes_arrays=False)
