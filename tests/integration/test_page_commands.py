@@ -37,13 +37,12 @@ NOT_RUN = {
     "simulate hpn-pod --pattern alltoall --ranks 512 --size 1GB --scheme spray --json": (
         "half a minute"
     ),
-    "predict llama3-24k --flows flows.csv --model crc32": "the flows below are of zone-1-1",
     "simulate llama3-24k --job recorded.yaml": "needs traces that somebody recorded",
     "whatif meta-32k --job llama3-16k 'drain z1-ctsw7 for 2h'": "a minute",
     "whatif meta-32k 'drain z1-ctsw7 for 2h' --job llama3-16k": "a minute",
     "longrun meta-32k --timeline events.yaml --work 2d --job llama3-16k": "a minute",
     "sweep examples/uplinks.yaml": "20 s; test_sweep.py runs smaller ones",
-    "sweep uplinks.yaml --workers 4": "the same",
+    "sweep examples/uplinks.yaml --workers 4": "the same",
     "sweep examples/uplinks.yaml --cluster 10.0.0.7:8786": "needs a cluster",
     "drill diff results/before results/after": "needs two results; test_drill_command.py has them",
     "drill diff results/frr-8 results/frr-10": "the same",

@@ -113,9 +113,6 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         shortened="2 schemes, 2 counts of queue pairs and 1 MB instead of all: it takes minutes",
     ),
     "rocelab predict LAB [OPTIONS]": NotRun("its example is"),
-    "rocelab predict llama3-24k --flows flows.csv --model crc32": NotRun(
-        "needs a file of a network's flows"
-    ),
     "rocelab simulate LAB [OPTIONS]": NotRun("its examples are"),
     "rocelab simulate llama3-24k --job llama3-16k --out results/llama3": NotRun(
         "docs/simulate.md has it"
@@ -126,7 +123,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     ),
     "rocelab longrun LAB [OPTIONS]": NotRun("its example is"),
     "rocelab sweep FILE [OPTIONS]": README_HAS_IT,
-    "rocelab sweep uplinks.yaml --workers 4": NotRun("the tour has it, with the file's path"),
+    "rocelab sweep examples/uplinks.yaml --workers 4": README_HAS_IT,
     "rocelab reference LAB FILE [OPTIONS]": NotRun("its example says why"),
     "rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8": NotRun(
         "needs a table of nccl-tests from a machine with GPUs"

@@ -42,6 +42,8 @@ def problem(line: str, *, complete: bool) -> str | None:
     """The part of a command line that the application would reject."""
     group = command_line()
     words = shlex.split(line.replace("\\|", "|"))
+    if words[:1] in (["help"], ["version"]):
+        return None  # other words for --help and --version
     options = {name for parameter in group.params for name in parameter.opts}
     while words and words[0].startswith("-"):
         if words[0] not in options:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from docs.command_pages import COMMAND_PAGES
 from docs.commandline import commands, names_of, parameters
-from docs.documents import described
+from docs.documents import field_texts
 from docs.generate import navigated
 from docs.generate import pages as generated_pages
 from rocelab.cli.main import command_line
@@ -113,16 +114,17 @@ def test_the_readme_has_at_most_1200_words() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= MOST_README_WORDS
 
 
-def test_a_docstring_is_divided_by_the_keys_that_it_explains() -> None:
-    explained = "low, high: its bounds,\n    None where unknown. unit: ns. Not: this."
-    docstring = f"A figure.\n\n{explained}\n\nMore."
-    text, meanings = described(docstring, ["low", "high", "unit"])
-    assert text == "A figure.\n\nMore."
-    assert meanings == {
-        "low": "its bounds, `null` where unknown",
-        "high": "its bounds, `null` where unknown",
-        "unit": "ns. Not: this",
-    }
+@dataclass(frozen=True)
+class Figure:
+    """A figure."""
+
+    low: int | None
+    """Its lower bound, None where unknown."""
+    unit: str
+
+
+def test_the_string_below_a_field_says_what_the_key_is() -> None:
+    assert field_texts(Figure) == {"low": "Its lower bound, `null` where unknown."}
 
 
 @pytest.mark.parametrize("page", sorted(set(PAGES)))
