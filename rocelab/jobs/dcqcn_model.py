@@ -71,8 +71,8 @@ class ModelRun:
     dropped_bytes: float
 
 
-class _PaperSenders:
-    """SIGCOMM'15, section 3.2, for all flows at once; one element per flow."""
+class _Senders:
+    """The senders of all flows; one element per flow."""
 
     def __init__(self, parameters: DcqcnParameters, line_rate_bps: float, flows: int) -> None:
         self.p = parameters
@@ -80,6 +80,13 @@ class _PaperSenders:
         self.rate = np.full(flows, line_rate_bps)
         self.target = self.rate.copy()
         self.alpha = np.full(flows, parameters.initial_alpha)
+
+
+class _PaperSenders(_Senders):
+    """SIGCOMM'15, section 3.2, for all flows at once; one element per flow."""
+
+    def __init__(self, parameters: DcqcnParameters, line_rate_bps: float, flows: int) -> None:
+        super().__init__(parameters, line_rate_bps, flows)
         self.timer = np.zeros(flows)
         self.bytes = np.zeros(flows)
         self.alpha_due = np.full(flows, np.inf)
@@ -128,15 +135,11 @@ class _PaperSenders:
         self.rate[due] = (self.rate[due] + target[due]) / 2
 
 
-class _SampledSenders:
+class _SampledSenders(_Senders):
     """The algorithm of the HPCC ns-3's rdma-hw.cc, for all flows at once, tick by tick."""
 
     def __init__(self, parameters: DcqcnParameters, line_rate_bps: float, flows: int) -> None:
-        self.p = parameters
-        self.line = line_rate_bps
-        self.rate = np.full(flows, line_rate_bps)
-        self.target = self.rate.copy()
-        self.alpha = np.full(flows, parameters.initial_alpha)
+        super().__init__(parameters, line_rate_bps, flows)
         self.stage = np.zeros(flows)
         self.seen_by_alpha = np.zeros(flows, dtype=bool)
         self.seen_by_cut = np.zeros(flows, dtype=bool)

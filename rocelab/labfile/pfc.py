@@ -29,6 +29,23 @@ MAX_QUANTA = 65_535
 """A pause frame's field has 16 bits (IEEE 802.3 annex 31B)."""
 
 
+Memory = Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)]
+Offset = Annotated[
+    SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
+]
+WatchdogNs = Annotated[DurationNs, Field(ge=MIN_WATCHDOG, le=MAX_WATCHDOG)]
+
+
+def _check_resumes(offset: int, xoff: int, name: str, key: str) -> None:
+    if offset >= xoff:
+        raise RefusedError(
+            f"expected xon_offset to be below {name} ({SIZE.written(xoff)}), "
+            f"got {SIZE.written(offset)}",
+            "a resume comes xon_offset below xoff",
+            keys=("xon_offset", key),
+        )
+
+
 class WatchdogAction(StrEnum):
     """What the watchdog does with a class that is paused too long."""
 
@@ -40,20 +57,11 @@ class WatchdogSpec(SpecModel):
     """Frees a queue of a lossless class that pauses have held too long, in modelled time."""
 
     detection: Annotated[
-        DurationNs,
-        Field(
-            ge=MIN_WATCHDOG,
-            le=MAX_WATCHDOG,
-            description="nothing left a queue for this long, and pauses still came",
-        ),
+        WatchdogNs,
+        Field(description="nothing left a queue for this long, and pauses still came"),
     ] = 400 * MS
     restoration: Annotated[
-        DurationNs,
-        Field(
-            ge=MIN_WATCHDOG,
-            le=MAX_WATCHDOG,
-            description="pauses are obeyed again after this long without",
-        ),
+        WatchdogNs, Field(description="pauses are obeyed again after this long without")
     ] = 2 * SECOND
     action: Annotated[
         WatchdogAction,
@@ -64,9 +72,7 @@ class WatchdogSpec(SpecModel):
 class NicSpec(SpecModel):
     """The receive buffer of a NIC: what its host has not yet taken. Of each port, in bytes."""
 
-    buffer: Annotated[
-        SizeBytes, Field(ge=1, le=MAX_MEMORY, description="packets beyond it are lost")
-    ] = 2 * 10**6
+    buffer: Annotated[Memory, Field(description="packets beyond it are lost")] = 2 * 10**6
     drain: Annotated[
         SharePpm | None,
         Field(
@@ -77,12 +83,10 @@ class NicSpec(SpecModel):
         ),
     ] = None
     xoff: Annotated[
-        Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
+        Memory | None,
         Field(description="pauses above; if left out, the buffer minus the link's headroom"),
     ] = None
-    xon_offset: Annotated[
-        SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
-    ] = 20 * 10**3
+    xon_offset: Offset = 20 * 10**3
 
     @model_validator(mode="after")
     def _pauses_before_it_is_full(self) -> Self:
@@ -93,15 +97,10 @@ class NicSpec(SpecModel):
                 "what arrives after a pause needs the rest of the buffer",
                 keys=("xoff", "buffer"),
             )
-        most = self.buffer if self.xoff is None else self.xoff
-        if self.xon_offset >= most:
-            name = "the buffer" if self.xoff is None else "xoff"
-            raise RefusedError(
-                f"expected xon_offset to be below {name} ({SIZE.written(most)}), "
-                f"got {SIZE.written(self.xon_offset)}",
-                "a resume comes xon_offset below xoff",
-                keys=("xon_offset", "buffer" if self.xoff is None else "xoff"),
-            )
+        if self.xoff is None:
+            _check_resumes(self.xon_offset, self.buffer, "the buffer", "buffer")
+        else:
+            _check_resumes(self.xon_offset, self.xoff, "xoff", "xoff")
         return self
 
 
@@ -123,11 +122,9 @@ class PfcSpec(SpecModel):
         ),
     ] = (3,)
     memory: Annotated[
-        SizeBytes,
+        Memory,
         Field(
-            ge=1,
-            le=MAX_MEMORY,
-            description="packet memory of a switch, for each of its ports; those share all of it",
+            description="packet memory of a switch, for each of its ports; those share all of it"
         ),
     ] = 2 * 10**6
     reserved: Annotated[
@@ -141,14 +138,12 @@ class PfcSpec(SpecModel):
         Field(ge=-7, le=8, description="XOFF is 2^dynamic_th of the free shared memory"),
     ] = USUAL_DYNAMIC_TH
     xoff: Annotated[
-        Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
+        Memory | None,
         Field(description="a static XOFF instead of the dynamic one"),
     ] = None
-    xon_offset: Annotated[
-        SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
-    ] = 20 * 10**3
+    xon_offset: Offset = 20 * 10**3
     headroom: Annotated[
-        Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
+        Memory | None,
         Field(
             description="memory for what arrives after XOFF, per port and class; if left out, what "
             "the link needs",
@@ -195,11 +190,6 @@ class PfcSpec(SpecModel):
 
     @model_validator(mode="after")
     def _resumes_above_nothing(self) -> Self:
-        if self.xoff is not None and self.xon_offset >= self.xoff:
-            raise RefusedError(
-                f"expected xon_offset to be below xoff ({SIZE.written(self.xoff)}), "
-                f"got {SIZE.written(self.xon_offset)}",
-                "a resume comes xon_offset below xoff",
-                keys=("xon_offset", "xoff"),
-            )
+        if self.xoff is not None:
+            _check_resumes(self.xon_offset, self.xoff, "xoff", "xoff")
         return self

@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
-from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 from rocelab.base.errors import InputError
 from rocelab.base.outputs import OutputFile
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.lab.lab import RunningLab
+from rocelab.linux.closing import Holding
 from rocelab.observe.pcapng import (
     PCAP_HEADER_BYTES,
     PIECE_BYTES,
@@ -48,7 +48,7 @@ class _Tap(NamedTuple):
     file: IO[bytes]
 
 
-class NicCapture:
+class NicCapture(Holding):
     """Captures within its context and writes the file at the end."""
 
     def __init__(self, lab: RunningLab, plan: JobPlan, target: OutputFile) -> None:
@@ -56,41 +56,32 @@ class NicCapture:
         self._plan = plan
         self._target = target
         self._taps: list[_Tap] = []
-        self._cleanup = ExitStack()
         self.lost = 0
         """Packets that tcpdump lost for lack of buffer or time, known at the end."""
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Raises MachineError if tcpdump cannot capture."""
-        with ExitStack() as undo:
-            for link in nic_links([self._plan]):
-                netns = self._lab.node(link.a.node).netns
-                file = undo.enter_context(tempfile.TemporaryFile())
-                # Its ring has room for packets of the length that it is told, 256 KiB otherwise.
-                length = str(link.mtu + _ETHERNET_BYTES)
-                options = ("-s", length, "-B", str(_BUFFER_KIB), f"udp port {ROCE_PORT}")
-                process = start_tcpdump(netns, link.a.interface, *options, output=file)
-                undo.callback(_end, process)
-                self._taps.append(_Tap(link.name, process, file))
-            for tap in self._taps:
-                await_listening(tap.process)
-            self._cleanup = undo.pop_all()
-        return self
+        for link in nic_links([self._plan]):
+            netns = self._lab.node(link.a.node).netns
+            file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            # Its ring has room for packets of the length that it is told, 256 KiB otherwise.
+            length = str(link.mtu + _ETHERNET_BYTES)
+            options = ("-s", length, "-B", str(_BUFFER_KIB), f"udp port {ROCE_PORT}")
+            process = start_tcpdump(netns, link.a.interface, *options, output=file)
+            stack.callback(_end, process)
+            self._taps.append(_Tap(link.name, process, file))
+        for tap in self._taps:
+            await_listening(tap.process)
+        stack.push(self._conclude)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._cleanup:
-            for tap in self._taps:
-                if error is None:
-                    _drain(tap.process)
-                counts = counts_in(_end(tap.process))
-                self.lost += counts.received - counts.written
+    def _conclude(self, kind: object, error: BaseException | None, trace: object) -> None:
+        for tap in self._taps:
             if error is None:
-                self._write()
+                _drain(tap.process)
+            counts = counts_in(_end(tap.process))
+            self.lost += counts.received - counts.written
+        if error is None:
+            self._write()
 
     def _write(self) -> None:
         captures = {}

@@ -44,3 +44,10 @@ struct ipv4_udp {
 	__u16 udp_length;
 	__u16 udp_checksum;
 };
+
+// Whether these are the headers of a whole RoCE packet, with nothing between IP and UDP.
+static __always_inline int is_roce(const struct ipv4_udp *wire)
+{
+	return wire->version == IPV4_NO_OPTIONS && wire->protocol == IPPROTO_UDP &&
+	       !(wire->fragment & bpf_htons(FRAGMENT)) && wire->destination_port == bpf_htons(ROCE_PORT);
+}

@@ -77,10 +77,7 @@ static __always_inline int corrupt(struct __sk_buff *skb)
 	__u8 byte;
 
 	if (skb->protocol != bpf_htons(ETH_P_IP) ||
-	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))
-		return 0;
-	if (wire.version != IPV4_NO_OPTIONS || wire.protocol != IPPROTO_UDP ||
-	    wire.fragment & bpf_htons(FRAGMENT) || wire.destination_port != bpf_htons(ROCE_PORT))
+	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)) || !is_roce(&wire))
 		return 0;
 	end = ETH_HLEN + bpf_ntohs(wire.length);
 	if (end < first + ICRC_BYTES)

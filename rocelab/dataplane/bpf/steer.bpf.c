@@ -123,10 +123,7 @@ static __always_inline int parse(struct __sk_buff *skb, struct packet *found)
 	struct headers wire;
 
 	if (skb->protocol != bpf_htons(ETH_P_IP) ||
-	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))
-		return 0;
-	if (wire.ip.version != IPV4_NO_OPTIONS || wire.ip.protocol != IPPROTO_UDP ||
-	    wire.ip.fragment & bpf_htons(FRAGMENT) || wire.ip.destination_port != bpf_htons(ROCE_PORT))
+	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)) || !is_roce(&wire.ip))
 		return 0;
 	found->source = bpf_ntohl(wire.ip.source);
 	found->destination = bpf_ntohl(wire.ip.destination);

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +19,8 @@ import yaml
 from rocelab.base.errors import MachineError
 from rocelab.base.files import write_file
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.checks import Check
 from rocelab.lab.engine import find_engine, last_line
 from rocelab.lab.hosts import HOSTS
-from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
@@ -35,14 +33,13 @@ from rocelab.lab.providers.containers import (
     remove_containers,
 )
 from rocelab.lab.providers.docker import DockerProvider
-from rocelab.lab.providers.door import frr_refused
+from rocelab.lab.providers.door import ContainerRuntime
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.containerlab import topology_file
 from rocelab.render.deployment import check_stack
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.installation import ETC_FOLDER
-from rocelab.routing.frr.kind import FrrMemory
 
 PROGRAM = "containerlab"
 TIMEOUT_S = 600.0
@@ -169,18 +166,4 @@ def _file(files: LabFiles) -> Path:
     return files.root / topology_file(files.lab)
 
 
-class ContainerlabRuntime:
-    """The runtime `containerlab`, as registered."""
-
-    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
-        frr_refused("containerlab", frr)
-        return ContainerlabProvider(image, frr_memory)
-
-    def recorded(self) -> NodeProvider:
-        return ContainerlabProvider(None)
-
-    def checks(self) -> Sequence[Check]:
-        return ()
-
-
-CONTAINERLAB = ContainerlabRuntime()
+CONTAINERLAB = ContainerRuntime("containerlab", ContainerlabProvider)

@@ -7,17 +7,15 @@ runs nothing by itself; processes are started in it as in every runtime.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.lab.checks import Check, program_version
 from rocelab.lab.engine import find_engine
 from rocelab.lab.hosts import HOSTS
 from rocelab.lab.node import NamespaceNode
-from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
@@ -31,7 +29,7 @@ from rocelab.lab.providers.containers import (
     keep_namespace,
     remove_containers,
 )
-from rocelab.lab.providers.door import frr_refused
+from rocelab.lab.providers.door import ContainerRuntime
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.deployment import check_stack
@@ -129,18 +127,4 @@ def docker_check() -> Check:
     )
 
 
-class DockerRuntime:
-    """The runtime `docker`, as registered."""
-
-    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
-        frr_refused("docker", frr)
-        return DockerProvider(image, frr_memory)
-
-    def recorded(self) -> NodeProvider:
-        return DockerProvider(None)
-
-    def checks(self) -> Sequence[Check]:
-        return [docker_check()]
-
-
-DOCKER = DockerRuntime()
+DOCKER = ContainerRuntime("docker", DockerProvider, lambda: [docker_check()])

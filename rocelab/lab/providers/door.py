@@ -9,7 +9,8 @@ and in records, and an object with what `Runtime` says:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -48,19 +49,43 @@ def _runtime(_: str, value: object) -> Runtime:
 RUNTIMES: Door[Runtime] = Door("rocelab.providers", "runtime", _runtime)
 
 
-def image_refused(kind: str, image: str | None) -> None:
-    """Raises InputError if an image is named for nodes that are no containers."""
-    if image is not None:
-        raise InputError(
-            f"nodes of the runtime {kind} have no image",
-            hint="use it with --runtime docker or containerlab",
-        )
+@dataclass(frozen=True, slots=True)
+class HostRuntime:
+    """A runtime whose nodes are no containers: `made` takes the folder of another FRR and how FRR
+    is to use memory."""
+
+    kind: str
+    made: Callable[[Path | None, FrrMemory], NodeProvider]
+    checks: Callable[[], Sequence[Check]] = tuple
+
+    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
+        if image is not None:
+            raise InputError(
+                f"nodes of the runtime {self.kind} have no image",
+                hint="use it with --runtime docker or containerlab",
+            )
+        return self.made(frr, frr_memory)
+
+    def recorded(self) -> NodeProvider:
+        return self.made(None, FrrMemory.LEAN)
 
 
-def frr_refused(kind: str, frr: Path | None) -> None:
-    """Raises InputError if a folder with FRR is named for nodes that are containers."""
-    if frr is not None:
-        raise InputError(
-            f"nodes of the runtime {kind} run the FRR of their image",
-            hint="name an image that has it with --image",
-        )
+@dataclass(frozen=True, slots=True)
+class ContainerRuntime:
+    """A runtime whose nodes are containers: `made` takes their image and how FRR is to use
+    memory."""
+
+    kind: str
+    made: Callable[[str | None, FrrMemory], NodeProvider]
+    checks: Callable[[], Sequence[Check]] = tuple
+
+    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
+        if frr is not None:
+            raise InputError(
+                f"nodes of the runtime {self.kind} run the FRR of their image",
+                hint="name an image that has it with --image",
+            )
+        return self.made(image, frr_memory)
+
+    def recorded(self) -> NodeProvider:
+        return self.made(None, FrrMemory.LEAN)

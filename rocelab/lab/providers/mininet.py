@@ -11,20 +11,18 @@ import importlib.machinery
 import importlib.util
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.errors import MachineError
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.checks import Check, program_check
-from rocelab.lab.providers.base import NodeProvider
-from rocelab.lab.providers.door import image_refused
+from rocelab.lab.checks import program_check
+from rocelab.lab.providers.door import HostRuntime
 from rocelab.lab.providers.netns import NetnsProvider
 from rocelab.linux import namespaces
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
-from rocelab.routing.frr.kind import FrrMemory
 
 DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
 PROGRAMS = ("mnexec", "ifconfig", "nsenter")
@@ -78,18 +76,8 @@ class MininetProvider(NetnsProvider):
         return {"mininet": VERSION}
 
 
-class MininetRuntime:
-    """The runtime `mininet`, as registered."""
-
-    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
-        image_refused("mininet", image)
-        return MininetProvider(frr, frr_memory)
-
-    def recorded(self) -> NodeProvider:
-        return MininetProvider(None)
-
-    def checks(self) -> Sequence[Check]:
-        return [program_check(("mn", "--version"), "mininet", "the runtime mininet")]
-
-
-MININET = MininetRuntime()
+MININET = HostRuntime(
+    "mininet",
+    MininetProvider,
+    lambda: [program_check(("mn", "--version"), "mininet", "the runtime mininet")],
+)

@@ -6,15 +6,13 @@ Only its mount keeps it, so that unmounting the lab's tmpfs removes every namesp
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.checks import Check
 from rocelab.lab.node import NamespaceNode
-from rocelab.lab.providers.base import NodeProvider
-from rocelab.lab.providers.door import image_refused
+from rocelab.lab.providers.door import HostRuntime
 from rocelab.linux import namespaces
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
@@ -64,18 +62,4 @@ class NetnsProvider:
         """Nothing to do: everything is in the lab's folder."""
 
 
-class NetnsRuntime:
-    """The runtime `netns`, as registered."""
-
-    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
-        image_refused("netns", image)
-        return NetnsProvider(frr, frr_memory)
-
-    def recorded(self) -> NodeProvider:
-        return NetnsProvider(None)
-
-    def checks(self) -> Sequence[Check]:
-        return ()
-
-
-NETNS = NetnsRuntime()
+NETNS = HostRuntime("netns", NetnsProvider)
