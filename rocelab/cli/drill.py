@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.base.errors import ExpectationError, MachineError
+from rocelab.base.errors import ExpectationError, InputError, MachineError
 from rocelab.cli.arguments import (
     ForceOption,
     JsonOption,
@@ -118,7 +118,10 @@ def show(drill: DrillArgument, json: JsonOption = False) -> None:
 @takes_options()
 def run(
     drill: DrillArgument,
-    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to run it.")] = 1,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many times to run it.", show_default="1"),
+    ] = None,
     retries: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="How many invalid runs to repeat at most."),
@@ -133,6 +136,14 @@ def run(
         ),
     ] = None,
     force: ForceOption = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Go on with a drill that ended early, in the folder of its results.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     options: UpOptions,
     json: JsonOption = False,
@@ -195,12 +206,18 @@ def run(
         None if path is None else output_file(path, overwrite=True, make=True)
         for path in (junit, markdown)
     )
-    with _outcome_of_errors(drill, xml, text):
+    results: list[DrillResult] = []
+    with _outcome_of_errors(drill, xml, text, results):
         path = _drill_file(drill)
+        if resume is not None and (folder is not None or force):
+            raise InputError(
+                "--resume with --out or --force",
+                hint="--resume names the folder: its repeats are kept, and it gets the others",
+            )
+        folder = folder or resume
         if folder is None:
             folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        found: list[DrillResult] = []
-        with shown_if_unwritten(found, show), progress_bars() as progress:
+        with shown_if_unwritten(results, show), progress_bars() as progress:
             use = kept(note, options.frr, options.frr_memory) if keep else fresh
             result = run_drill(
                 path,
@@ -208,12 +225,13 @@ def run(
                 retries=retries,
                 out=folder,
                 overwrite=force,
+                resume=resume is not None,
                 dilation=options.dilation,
                 progress=progress,
                 use=use,
                 provider=provider,
                 lab=running,
-                on_result=found.append,
+                on_result=results.append,
             )
     if xml is not None:
         from rocelab.report.junit import junit_file, junit_of
@@ -276,12 +294,15 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
 
 @contextmanager
 def _outcome_of_errors(
-    drill: str, xml: OutputFile | None, text: OutputFile | None
+    drill: str,
+    xml: OutputFile | None,
+    text: OutputFile | None,
+    results: Sequence[DrillResult],
 ) -> Iterator[None]:
     """Write an error that ends the drill, Ctrl-C too, as JUnit XML and Markdown, and raise it
-    again."""
-    from rocelab.report.drill import error_document
-    from rocelab.report.junit import junit_file, junit_of_error
+    again. `results` has by then the result of the repeats before it, if there are any."""
+    from rocelab.report.drill import error_document, summary_document
+    from rocelab.report.junit import junit_file, junit_of, junit_of_error
     from rocelab.report.renderers.markdown import markdown_of
 
     started = time.monotonic()
@@ -289,8 +310,17 @@ def _outcome_of_errors(
     try:
         yield
     except BaseException as error:
+        seconds = time.monotonic() - started
+        result = results[-1] if results else None
         if xml is not None:
-            xml.write(junit_file(junit_of_error(name, error, time.monotonic() - started)))
+            xml.write(
+                junit_file(
+                    junit_of_error(name, error, seconds)
+                    if result is None
+                    else junit_of(result, seconds)
+                )
+            )
         if text is not None:
-            text.write(markdown_of(error_document(name, error)))
+            document = error_document(name, error) if result is None else summary_document(result)
+            text.write(markdown_of(document))
         raise

@@ -2,17 +2,22 @@
 result.
 
 The result is a `DrillResult` and, on request, `result.json` and `report.html`. Everything is
-planned before the lab comes up, so that errors of the drill come first.
+planned before the lab comes up, so that errors of the drill come first. `result.json` has each
+repeat as soon as it has ended: a drill that is interrupted, killed or fails leaves those it
+measured, and can go on from them.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from rocelab.base.documents import to_json
-from rocelab.base.errors import InputError
+from rocelab.base.errors import ExpectationError, InputError, RocelabError
+from rocelab.base.interruption import undone
 from rocelab.base.outputs import REPORT, RESULT, Folder, OutputPlace, results_folder
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.conditions import conditions
@@ -21,6 +26,7 @@ from rocelab.drills.jobs import run_job_phase
 from rocelab.drills.labuse import LabUse, fresh
 from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase, lab_spec, plan_drill
 from rocelab.drills.probes import probe_plan, run_probe_phase
+from rocelab.drills.resume import check_machine, earlier_result
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import Lab, RunningLab, as_it_runs
 from rocelab.lab.providers import NodeProvider
@@ -33,20 +39,23 @@ from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.report.drill import EVIDENCE, drawings, drill_document
 from rocelab.report.renderers.page import html
-from rocelab.results.drill import DrillResult, PhaseRun, conclude
+from rocelab.results.drill import DrillResult, EndedEarly, PhaseRun, conclude
 from rocelab.results.environment import Environment
 from rocelab.runs.attempts import RETRIES, measure_valid
 
 MAX_REPEATS = 1000
 
+_NOT_ENDED = EndedEarly("it had not ended when this was written", failed=False)
+
 
 def run_drill(
     file: str | Path,
     *,
-    repeats: int = 1,
+    repeats: int | None = None,
     retries: int = RETRIES,
     out: Path | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     dilation: float | None = None,
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
@@ -54,47 +63,136 @@ def run_drill(
     lab: RunningLab | None = None,
     on_result: Callable[[DrillResult], object] = lambda result: None,
 ) -> DrillResult:
-    """Run a drill, of a name or a file, `repeats` times on one lab, and return its result. Up to
-    `retries` invalid repeats are repeated.
+    """Run a drill, of a name or a file, `repeats` times (once) on one lab, and return its result.
+    Up to `retries` invalid repeats are repeated.
 
     The lab is brought up for it and taken down after it, also after an error or interrupt; with
     `use=kept(...)` it stays up, and is used if it is up already. `provider` makes its nodes. `lab`
     is a lab that is up, to run the drill on instead of its own, with `use=kept(...)`. `out`
     is a folder, made if missing, for `result.json` and `report.html`; with `overwrite` these may
-    exist and are replaced. `dilation` replaces that of the drill and of its lab. `on_result` gets
-    the result before it is written.
+    exist and are replaced; with `resume` the drill goes on from the repeats in `out`, until as many
+    are valid as were asked for then, or now. `dilation` replaces that of the drill and of its lab.
+    `on_result` gets the result before it is written, also that of a drill that ends early with an
+    error, which is then raised.
 
-    Raises InputError (SpecError for a file) if the drill, its lab or `out` cannot be used, or a lab
-    of that name is up; MachineError if this machine cannot run it; ExpectationError if the lab does
-    not converge, at first or after a fault.
+    Raises InputError (SpecError for a file) if the drill, its lab or `out` cannot be used, a lab of
+    that name is up, or the repeats in `out` are of another drill, lab or machine; MachineError if
+    this machine cannot run it; ExpectationError if the lab does not converge, at first or after a
+    fault.
     """
-    if not 1 <= repeats <= MAX_REPEATS:
+    if repeats is not None and not 1 <= repeats <= MAX_REPEATS:
         raise InputError(f"{repeats} repeats asked for", hint=f"ask for 1 to {MAX_REPEATS}")
+    if resume and out is None:
+        raise InputError("a drill goes on in the folder of its results", hint="name it as out")
     path = find(file, DRILLS) if isinstance(file, str) else file
     drill = load_drill(path)
     if dilation is not None:
         drill = _dilated(drill, dilation)
     chosen = Lab(lab.fabric) if lab else Lab(plan(lab_spec(drill, path)), provider)
     planned = plan_drill(drill, _as_it_runs(chosen.fabric))
+    earlier = earlier_result(out, planned) if resume and out is not None else None
     need_root("a lab")
-    with nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder:
+    opened = nullcontext() if out is None else results_folder(out, overwrite=overwrite or resume)
+    with opened as folder:
         evidence = None if folder is None else folder / EVIDENCE
         keep_unconverged(chosen, folder or RESULTS)
         if folder is not None and overwrite:
             folder.remove(EVIDENCE)
-        with use(chosen, progress) as running:
-            environment = environment_of(running)
-            runs = measure_valid(
-                repeats,
-                retries,
-                lambda which: _run_phases(running, planned, which, evidence, progress),
-                lambda runs: all(run.valid for run in runs),
-            )
-        result = _concluded(planned, environment, running.notes, runs)
+        measured = _Measured(planned, folder, repeats, earlier)
+        try:
+            with use(chosen, progress) as running:
+                measured.on(running)
+                measure_valid(
+                    measured.wanted,
+                    retries,
+                    lambda which: _run_phases(running, planned, which, evidence, progress),
+                    lambda runs: all(run.valid for run in runs),
+                    measured.runs,
+                    measured.keep,
+                )
+        except BaseException as error:
+            if measured.runs and measured.environment is not None:
+                result = measured.result(_ended_early(error))
+                on_result(result)
+                if folder is not None:
+                    _write(result, folder, progress)
+                    _say_kept(error, result, folder.path)
+            raise
+        result = measured.result()
         on_result(result)
         if folder is not None:
             _write(result, folder, progress)
     return result
+
+
+class _Measured:
+    """The repeats of a drill so far, in `folder` too if there is one."""
+
+    def __init__(
+        self,
+        drill: PlannedDrill,
+        folder: Folder | None,
+        wanted: int | None,
+        earlier: DrillResult | None,
+    ) -> None:
+        """earlier: the result to go on from, of which `wanted` is the default."""
+        self.wanted: int = wanted or (earlier and earlier.wanted_repeats) or 1
+        self.runs = [] if earlier is None else [list(repeat) for repeat in earlier.repeats]
+        self.environment: Environment | None = None
+        self._drill, self._folder, self._earlier = drill, folder, earlier
+        self._notes: tuple[str, ...] = ()
+
+    def on(self, lab: RunningLab) -> None:
+        """The lab is up. Raises InputError if the earlier repeats are of another machine."""
+        environment = environment_of(lab)
+        if self._earlier is not None and self._folder is not None:
+            check_machine(self._folder.path, self._earlier, environment)
+            environment = self._earlier.environment
+        self.environment, self._notes = environment, lab.notes
+
+    def keep(self) -> None:
+        """Write the repeats so far, which a killed process then leaves."""
+        if self._folder is not None:
+            self._folder.replace(RESULT, to_json(self.result(_NOT_ENDED)))
+
+    def result(self, ended_early: EndedEarly | None = None) -> DrillResult:
+        """The result of the repeats so far, once the lab is up."""
+        if self.environment is None:
+            raise ValueError("the lab has not been up")
+        spec = self._drill.fabric.spec
+        phases = self._drill.phases
+        return conclude(
+            drill=self._drill.spec.model_dump(mode="json", exclude_none=True),
+            lab=spec.model_dump(mode="json", exclude_none=True),
+            environment=self.environment,
+            dilation=spec.dilation,
+            notes=(*self._notes, *self._drill.notes),
+            repeats=self.runs,
+            expectations={phase.name: phase.spec.expect.expectations() for phase in phases},
+            probes={
+                phase.name: probe_plan(phase) for phase in phases if isinstance(phase, ProbePhase)
+            },
+            wanted_repeats=self.wanted,
+            ended_early=ended_early,
+        )
+
+
+def _ended_early(error: BaseException) -> EndedEarly:
+    if isinstance(error, RocelabError):
+        return EndedEarly(error.message, isinstance(error, ExpectationError))
+    if isinstance(error, KeyboardInterrupt):
+        return EndedEarly("interrupted", failed=False)
+    return EndedEarly(f"a defect of rocelab: {type(error).__name__}: {error}", failed=False)
+
+
+def _say_kept(error: BaseException, result: DrillResult, folder: Path) -> None:
+    """Tell whoever reads the error, or the line about a signal, of the repeats that are kept."""
+    number = len(result.repeats)
+    repeats = "the repeat" if number == 1 else f"the {number} repeats"
+    kept = f"{folder} has {repeats} before it; go on with --resume {folder}"
+    undone(kept)
+    if isinstance(error, RocelabError):
+        error.hint = f"{error.hint}; {kept}" if error.hint else kept
 
 
 def _as_it_runs(fabric: Fabric) -> Fabric:
@@ -142,6 +240,7 @@ def _run_phase(
     evidence: OutputPlace | None,
     progress: ProgressSink,
 ) -> PhaseRun:
+    started = time.monotonic()
     with (
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
         FibTimeline(lab, netns_of) as fib,
@@ -157,28 +256,7 @@ def _run_phase(
         # begins.
         if phase.faults:
             fib.wait_until_whole(convergence_timeout_s(lab.fabric))
-    return run
-
-
-def _concluded(
-    drill: PlannedDrill,
-    environment: Environment,
-    notes: Sequence[str],
-    repeats: Sequence[Sequence[PhaseRun]],
-) -> DrillResult:
-    spec = drill.fabric.spec
-    return conclude(
-        drill=drill.spec.model_dump(mode="json", exclude_none=True),
-        lab=spec.model_dump(mode="json", exclude_none=True),
-        environment=environment,
-        dilation=spec.dilation,
-        notes=(*notes, *drill.notes),
-        repeats=repeats,
-        expectations={phase.name: phase.spec.expect.expectations() for phase in drill.phases},
-        probes={
-            phase.name: probe_plan(phase) for phase in drill.phases if isinstance(phase, ProbePhase)
-        },
-    )
+    return replace(run, seconds=round(time.monotonic() - started, 3))
 
 
 def _write(result: DrillResult, out: Folder, progress: ProgressSink) -> None:

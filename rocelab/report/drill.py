@@ -89,7 +89,7 @@ def drill_document(result: DrillResult) -> Document:
         lead=result.description,
         meta=f"lab {lab} · {result.environment.started} · {_repeats_text(result, repeats)}",
         answer=(
-            *(Note(text, Tone.CAUTION) for text in result.notes),
+            *(Note(text, Tone.CAUTION) for text in result.remarks),
             *_reasons(result, repeats),
             Section("Expectations, every valid repeat", (verdicts_table(result, repeats),)),
         ),
@@ -101,6 +101,7 @@ def summary_document(result: DrillResult) -> Document:
     each repeat and the figures."""
     repeats = repeat_tables(result)
     environment = result.environment
+    end = result.remarks[:1] if result.ended_early is not None else ()
     return Document(
         result.title,
         (*_folded_repeats(repeats), *_folded_figures(result, repeats)),
@@ -108,7 +109,7 @@ def summary_document(result: DrillResult) -> Document:
         verdict=_verdict(result),
         meta=f"Lab {result.lab['name']}, {repeats[0].summary}, {environment.routing_text}, "
         f"kernel {environment.kernel}",
-        answer=(verdicts_table(result, repeats), Items(tuple(_lines(repeats)))),
+        answer=(verdicts_table(result, repeats), Items((*end, *_lines(repeats)))),
     )
 
 

@@ -2,7 +2,7 @@
 
 The document, of a result or an error, has a suite per phase with a case per repeat and per
 expectation. It reports a failure if and only if the drill failed: an invalid run beside valid ones
-is skipped.
+is skipped. A drill that ended early has a suite that says why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xml.etree import ElementTree as Xml
 from rocelab.base.errors import RocelabError
 from rocelab.base.statistics import Spread
 from rocelab.base.wording import listed
-from rocelab.results.drill import DrillResult, PhaseRun
+from rocelab.results.drill import DrillResult, EndedEarly, PhaseRun
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import UNITS, KpiValue
@@ -32,12 +32,13 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 @dataclass(frozen=True, slots=True)
 class _Run:
     """A repeat of a suite: problems, figures by name, the expectations it did not meet itself, and
-    the resolution of its times."""
+    the resolution of its times, and how long it took."""
 
     problems: tuple[str, ...]
     figures: tuple[tuple[str, KpiValue], ...]
     unmet: tuple[Verdict, ...]
     resolution_ns: float
+    seconds: float
 
 
 def junit_of(result: DrillResult, seconds: float) -> Xml.Element:
@@ -61,7 +62,20 @@ def junit_of(result: DrillResult, seconds: float) -> Xml.Element:
     ]
     if len(suites) == 1:
         suites[0].set("time", f"{seconds:.3f}")
+    if result.ended_early is not None:
+        suites.append(_suite_of_end(result, result.ended_early))
     return _document(suites, seconds)
+
+
+def _suite_of_end(result: DrillResult, end: EndedEarly) -> Xml.Element:
+    suite = Xml.Element(
+        "testsuite", name=f"{result.name} ended early", hostname=_clean(socket.gethostname())
+    )
+    case = _case(suite, result.name, "all repeats ran")
+    _outcome(case, "failure" if end.failed else "error", "ended-early", end.why, result.remarks[0])
+    _count(suite)
+    suite.set("time", "0.000")
+    return suite
 
 
 def junit_of_error(name: str, error: BaseException, seconds: float) -> Xml.Element:
@@ -95,6 +109,7 @@ def _run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:
         ),
         unmet,
         run.resolution_ns,
+        run.seconds or 0.0,
     )
 
 
@@ -121,7 +136,7 @@ def _suite(
     measured = any(not run.problems for run in runs)
     resolution_ns = max((run.resolution_ns for run in runs if not run.problems), default=0.0)
     for number, run in enumerate(runs, 1):
-        case = _case(suite, name, f"repeat {number} is a measurement")
+        case = _case(suite, name, f"repeat {number} is a measurement", run.seconds)
         if run.problems:
             kind = "skipped" if measured else "error"
             _outcome(case, kind, "invalid", run.problems[0], "\n".join(run.problems))
@@ -131,17 +146,32 @@ def _suite(
             continue
         title = KPIS[verdict.kpi].title
         where, of_repeats = _where_unmet(verdict, runs)
-        if verdict.observed is None:
+        observed = (
+            _measured_misses(verdict, runs) if verdict.observed is None else [verdict.shown(resolution_ns)]
+        )
+        if observed:
+            said = listed(observed, "and")
+            message = f"{title}: expected {verdict.expectation}, observed {said}{where}"
+            text = "\n".join((message, *of_repeats, KPIS[verdict.kpi].meaning))
+            _outcome(case, "failure", "expectation", message, text)
+        else:
             why = verdict.shown(resolution_ns) if measured else "no repeat was a measurement"
             message = f"{title}: expected {verdict.expectation}, {why}{where}"
             _outcome(case, "error", "not-measured", message, "\n".join((message, *of_repeats)))
-        else:
-            observed = verdict.shown(resolution_ns)
-            message = f"{title}: expected {verdict.expectation}, observed {observed}{where}"
-            text = "\n".join((message, *of_repeats, KPIS[verdict.kpi].meaning))
-            _outcome(case, "failure", "expectation", message, text)
+    suite.set("time", f"{sum(run.seconds for run in runs):.3f}")
     _count(suite)
     return suite
+
+
+def _measured_misses(verdict: Verdict, runs: Sequence[_Run]) -> list[str]:
+    """The values of the repeats that measured the figure and did not meet its expectation."""
+    return [
+        unmet.shown(run.resolution_ns)
+        for run in runs
+        for unmet in run.unmet
+        if (unmet.kpi, unmet.expectation) == (verdict.kpi, verdict.expectation)
+        and unmet.observed is not None
+    ]
 
 
 def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]]:
@@ -189,10 +219,15 @@ def _figures_of(runs: Iterable[_Run]) -> Iterator[tuple[str, str]]:
                 yield f"repeat{number}.{name}", f"{value:.12g}"
 
 
-def _case(suite: Xml.Element, classname: str, name: str) -> Xml.Element:
-    """Add a case. Its time is 0: the suite has the time of the whole run."""
+def _case(suite: Xml.Element, classname: str, name: str, seconds: float = 0.0) -> Xml.Element:
+    """Add a case. Expectations are looked up after the repeats and take no time; the suite has the
+    time of the whole run."""
     return Xml.SubElement(
-        suite, "testcase", classname=_clean(f"rocelab.{classname}"), name=_clean(name), time="0.000"
+        suite,
+        "testcase",
+        classname=_clean(f"rocelab.{classname}"),
+        name=_clean(name),
+        time=f"{seconds:.3f}",
     )
 
 

@@ -94,6 +94,8 @@ class PhaseRun:
     phase: str
     probes: ProbeRun | None = None
     jobs: JobsRun | None = None
+    seconds: float | None = None
+    """How long it took, by the machine's clock; None in documents of older versions."""
 
     @property
     def measured(self) -> ProbeRun | JobsRun:
@@ -179,6 +181,16 @@ class PhaseSummary:
         return self.valid_runs > 0 and all(verdict.passed for verdict in self.verdicts)
 
 
+@dataclass(frozen=True, slots=True)
+class EndedEarly:
+    """Why a drill ended before its repeats were done."""
+
+    why: str
+    failed: bool
+    """Whether the lab did something that is a failure of the drill, such as not to converge after a
+    fault."""
+
+
 @dataclass(frozen=True)
 class DrillResult(LabDocument):
     """The result of a drill."""
@@ -202,16 +214,34 @@ class DrillResult(LabDocument):
     """Of each, a run per phase, in order."""
     phases: tuple[PhaseSummary, ...]
     passed: bool
-    """Every phase has a valid run and every verdict passed; the exit code is then 0."""
+    """The drill ended, every phase has a valid run and every verdict passed; the exit code is then
+    0."""
+    wanted_repeats: int | None = None
+    """The valid repeats that were asked for; None in documents of older versions."""
+    ended_early: EndedEarly | None = None
+    """None if the drill was not interrupted; else `repeats` are those that were measured before."""
 
     @property
-    def outcome(self) -> Literal["passed", "failed", "not measured"]:
+    def outcome(self) -> Literal["passed", "failed", "not measured", "ended early"]:
         """`not measured`: no repeat is valid, and no measured figure missed an expectation."""
         if self.passed:
             return "passed"
+        if self.ended_early is not None and not self.ended_early.failed:
+            met = all(phase.passed for phase in self.phases)
+            return "ended early" if met or not self.valid_repeats else "failed"
         verdicts = [verdict for phase in self.phases for verdict in phase.verdicts]
         missed = any(verdict.observed is not None and not verdict.passed for verdict in verdicts)
         return "failed" if missed or self.valid_repeats else "not measured"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader must know before the figures: why the drill ended early, then the notes."""
+        if self.ended_early is None:
+            return self.notes
+        of_wanted = "" if self.wanted_repeats is None else f" of {self.wanted_repeats}"
+        valid = len(self.valid_repeats)
+        said = f"ended early, with {valid}{of_wanted} valid repeats: {self.ended_early.why}"
+        return (said, *self.notes)
 
     @property
     def has_jobs(self) -> bool:
@@ -268,6 +298,8 @@ def conclude(
     repeats: Sequence[Sequence[PhaseRun]],
     expectations: Mapping[str, Sequence[Expectation]],
     probes: Mapping[str, ProbePlan],
+    wanted_repeats: int | None = None,
+    ended_early: EndedEarly | None = None,
 ) -> DrillResult:
     """The result of a drill from its repeats.
 
@@ -289,7 +321,9 @@ def conclude(
         notes=tuple(notes),
         repeats=tuple(tuple(repeat) for repeat in repeats),
         phases=phases,
-        passed=all(phase.passed for phase in phases),
+        passed=ended_early is None and all(phase.passed for phase in phases),
+        wanted_repeats=wanted_repeats,
+        ended_early=ended_early,
     )
 
 

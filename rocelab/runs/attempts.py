@@ -21,14 +21,19 @@ def measure_valid(
     retries: int,
     measure: Callable[[str], _Run],
     is_valid: Callable[[_Run], bool],
+    runs: list[_Run] | None = None,
+    on_run: Callable[[], object] = lambda: None,
 ) -> list[_Run]:
     """Measure until `wanted` runs are valid, at most `wanted` + `retries` times.
 
-    `measure` gets a label that tells this run from the others, empty for a single run.
+    `measure` gets a label that tells this run from the others, empty for a single run. `runs` has
+    those that were measured earlier, which count; each new one is appended to it, then `on_run` is
+    called.
     """
-    runs: list[_Run] = []
+    runs = [] if runs is None else runs
     while sum(map(is_valid, runs)) < wanted and len(runs) < wanted + retries:
         runs.append(measure(_which(len(runs) + 1, wanted)))
+        on_run()
     return runs
 
 

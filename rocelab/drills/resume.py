@@ -1,0 +1,58 @@
+"""What a drill that ended early left in its folder, to go on from.
+
+The repeats of one result have one drill, one lab and one machine: a result of others is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from rocelab.base.errors import InputError
+from rocelab.base.outputs import RESULT
+from rocelab.base.wording import listed
+from rocelab.drills.plan import PlannedDrill
+from rocelab.results.difference import Change, changes
+from rocelab.results.drill import DrillResult, read_drill_result
+from rocelab.results.environment import Environment
+
+_MAY_DIFFER = {"started", "command", "memory_bytes"}
+
+
+def earlier_result(folder: Path, drill: PlannedDrill) -> DrillResult:
+    """The result in `folder`. Raises InputError if there is none, or if it is of another drill or
+    lab."""
+    if not (folder / RESULT).exists():
+        raise InputError(
+            f"{folder} has no {RESULT} to go on from",
+            hint="a drill writes it when its first repeat ends; run the drill without --resume",
+        )
+    result = read_drill_result(folder)
+    specs = (("drill", result.drill, drill.spec), ("lab", result.lab, drill.fabric.spec))
+    for name, before, spec in specs:
+        now = spec.model_dump(mode="json", exclude_none=True)
+        _refuse(folder, f"the {name} is another now", list(changes(before, now)))
+    return result
+
+
+def check_machine(folder: Path, result: DrillResult, environment: Environment) -> None:
+    """Raises InputError if the earlier repeats were measured with other software or hardware."""
+    before, now = (dict(_compared(one)) for one in (result.environment, environment))
+    _refuse(folder, "the machine or its software is another now", list(changes(before, now)))
+
+
+def _compared(environment: Environment) -> Iterator[tuple[str, object]]:
+    for key, value in asdict(environment).items():
+        if key not in _MAY_DIFFER:
+            yield key, list(value) if isinstance(value, tuple) else value
+
+
+def _refuse(folder: Path, what: str, differing: list[Change]) -> None:
+    if differing:
+        keys = listed([change.key for change in differing], "and")
+        raise InputError(
+            f"{folder} cannot be gone on with: {what}: {keys}",
+            hint="repeats of one result must be of one experiment: run the drill anew, without "
+            "--resume",
+        )
