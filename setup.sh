@@ -67,7 +67,6 @@ missing_packages() {
     command -v bird >/dev/null || echo bird2
     has_sshd || echo openssh-server
     has_engine || echo docker.io
-    command -v jq >/dev/null || echo jq
     command -v chromium-headless-shell >/dev/null || echo chromium-headless-shell
 }
 

@@ -129,6 +129,7 @@ COMMAND_PAGES: dict[str, CommandPage] = {
         ("test", "scenario", "chaos", "outage", "convergence"),
     ),
     "drill diff": CommandPage("", ("drills.md", "ci.md"), ("regression", "baseline", "compare")),
+    "drill gate": CommandPage("", ("ci.md", "drills.md"), ("regression", "baseline", "fail")),
     "fault inject": CommandPage(
         "rocelab fault inject zone-small carrier-down link=rtsw1:ctsw2 lasts=5s",
         ("faults.md", "drills.md"),

@@ -28,6 +28,7 @@ from rocelab.results.comparison import Comparison
 from rocelab.results.diagnosis import Diagnosis
 from rocelab.results.difference import DrillDiff
 from rocelab.results.drill import DrillResult
+from rocelab.results.gate import Gate
 from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
 from rocelab.results.prediction import Prediction
@@ -64,6 +65,7 @@ OWN = "`own` beside these keys says whether it is in the current folder's"
 DOCUMENTS = (
     Document("Drill", "`rocelab drill run`", DrillResult),
     Document("Difference of drills", "`rocelab drill diff --json`", DrillDiff),
+    Document("Gate of drills", "`rocelab drill gate --json`", Gate),
     Document("Traffic", "`rocelab traffic`", JobReport),
     Document("Probes of the live page", "`/traffic/result.json` after probes", ProbeReport),
     Document("Comparison", "`rocelab compare`", Comparison),

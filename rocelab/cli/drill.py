@@ -292,6 +292,49 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
             show_document(difference_document(found))
 
 
+@app.command()
+def gate(
+    old: ResultArgument,
+    new: ResultArgument,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIGURE",
+            help="A figure that must not get worse, as result.json names it; repeatable.",
+            show_default="those that the drill has expectations of",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Fail if a drill's new result is worse than the old one, as a step of CI does.
+
+    rocelab drill gate baseline/link-flap results/link-flap --figure lost_packets
+
+    A figure is worse if repeats tell the two results apart, by a rank-sum test corrected for the
+    number of figures. Exits 0 when none is worse, 1 when one is or an expectation is no longer met,
+    2 when the input is wrong, 3 when too few repeats were measured to tell.
+    """
+    from rocelab.base.documents import fitting, to_json
+    from rocelab.report.gate import gate_document
+    from rocelab.report.renderers.terminal import print_document
+    from rocelab.results.difference import difference
+    from rocelab.results.gate import GateOutcome
+    from rocelab.results.gate import gate as compared
+
+    with fitting(f"{old} or {new}"):
+        result = compared(difference(old, new), figure or ())
+        if json:
+            write([to_json(result)])
+        else:
+            print_document(gate_document(result), out())
+    if result.outcome is GateOutcome.WORSE:
+        raise typer.Exit(ExpectationError.exit_code)
+    if result.outcome is GateOutcome.UNKNOWN:
+        if not json:
+            err().print("  hint: run both with --repeat 5 or more", markup=False)
+        raise typer.Exit(MachineError.exit_code)
+
+
 @contextmanager
 def _outcome_of_errors(
     drill: str,

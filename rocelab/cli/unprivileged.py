@@ -13,7 +13,7 @@ _COMMANDS = {
 }
 _UNLESS_UP = {"path", "predict"}
 """They call `take_rights_for` once they have read whether the lab is up."""
-_OF_GROUPS = {"drill": {"list", "show", "diff"}, "fault": {"kinds"}}
+_OF_GROUPS = {"drill": {"list", "show", "diff", "gate"}, "fault": {"kinds"}}
 
 
 def take_rights_of(command: str, rest: Sequence[str]) -> None:

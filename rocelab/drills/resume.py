@@ -13,7 +13,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.outputs import RESULT
 from rocelab.base.wording import listed
 from rocelab.drills.plan import PlannedDrill
-from rocelab.results.difference import Change, changes
+from rocelab.results.difference import ValueChange, changes
 from rocelab.results.drill import DrillResult, read_drill_result
 from rocelab.results.environment import Environment
 
@@ -48,7 +48,7 @@ def _compared(environment: Environment) -> Iterator[tuple[str, object]]:
             yield key, list(value) if isinstance(value, tuple) else value
 
 
-def _refuse(folder: Path, what: str, differing: list[Change]) -> None:
+def _refuse(folder: Path, what: str, differing: list[ValueChange]) -> None:
     if differing:
         keys = listed([change.key for change in differing], "and")
         raise InputError(

@@ -104,11 +104,14 @@ def _figure(figure: FigureDiff, *, of_jobs: bool) -> Row:
         Toned(finding, _TONES.get(figure.finding, Tone.PLAIN)),
         _difference(figure),
         "" if figure.p_value is None else f"{figure.p_value:.3f}",
-        *(_spread(figure.kpi, *side) for side in sides),
+        *(spread_text(figure.kpi, *side) for side in sides),
     )
 
 
-def _spread(kpi: str, of_side: Spread | None, values: Sequence[float], resolution_ns: float) -> str:
+def spread_text(
+    kpi: str, of_side: Spread | None, values: Sequence[float], resolution_ns: float
+) -> str:
+    """One side of a figure: its median and range, or in how many repeats it is true."""
     if of_side is None:
         return "not measured"
     if KPIS[kpi].quantity is Quantity.TRUTH:

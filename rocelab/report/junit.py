@@ -147,7 +147,9 @@ def _suite(
         title = KPIS[verdict.kpi].title
         where, of_repeats = _where_unmet(verdict, runs)
         observed = (
-            _measured_misses(verdict, runs) if verdict.observed is None else [verdict.shown(resolution_ns)]
+            _measured_misses(verdict, runs)
+            if verdict.observed is None
+            else [verdict.shown(resolution_ns)]
         )
         if observed:
             said = listed(observed, "and")

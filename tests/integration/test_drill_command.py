@@ -17,7 +17,7 @@ from rocelab.faults.record import read_faults
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.record import LabFiles
-from rocelab.results.drill import from_json
+from rocelab.results.drill import DrillResult, from_json
 from tests.helpers.command import PROGRAM, Outcome, read, rocelab
 from tests.helpers.measured import measured, probe_runs, problems_of_drill
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
@@ -242,3 +242,62 @@ def test_a_fault_that_the_lab_can_not_have_leaves_nothing(broken: Lab) -> None:
     refused = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw9")
     assert (refused.returncode, "rtsw1 has no interface ctsw9" in refused.stderr) == (2, True)
     assert read_faults(LabFiles("it-fault")) == ()
+
+
+def repeats_of(folder: Path) -> int:
+    """The repeats that are in the folder's result so far."""
+    file = folder / "result.json"
+    return len(from_json(file.read_text()).repeats) if file.exists() else 0
+
+
+def assert_all_repeats(result: DrillResult) -> None:
+    """Three valid repeats, or as many invalid ones as the machine was allowed."""
+    assert result.ended_early is None
+    assert len(result.valid_repeats) == 3 or len(result.repeats) == 3 + 20
+
+
+def test_an_interrupted_drill_leaves_its_repeats_and_goes_on_from_them(kept: Path) -> None:
+    folder, junit = kept.parent / "resumed", kept.parent / "junit.xml"
+    options = ("--keep", "--retries", 20, "--out", folder, "--junit", junit)
+    with start("drill", "run", kept, "--repeat", 3, *map(str, options)) as drill:
+        wait_until(lambda: repeats_of(folder) > 0, "the first repeat")
+        drill.send_signal(signal.SIGINT)
+        errors = drill.communicate(timeout=RUN_LIMIT_S)[1]
+    assert drill.returncode == 130
+    assert f"go on with --resume {folder}" in errors
+    early = from_json((folder / "result.json").read_text())
+    assert early.outcome in ("ended early", "failed")
+    assert early.ended_early is not None
+    assert early.ended_early.why == "interrupted"
+    assert "ended early, with " in (folder / "report.html").read_text()
+    assert Xml.parse(junit).find("testsuite[@name='short ended early']/testcase/error") is not None
+
+    resumed = rocelab("drill", "run", kept, "--keep", "--retries", 20, "--resume", folder)
+    assert resumed.returncode in (0, 1), resumed.stderr
+    result = from_json((folder / "result.json").read_text())
+    assert result.repeats[: len(early.repeats)] == early.repeats
+    assert_all_repeats(result)
+    assert result.environment == early.environment
+
+    other = kept.with_name("other.yaml")
+    other.write_text(kept.read_text().replace("flows: 8", "flows: 7"))
+    refused = rocelab("drill", "run", other, "--keep", "--resume", folder)
+    assert refused.returncode == 2
+    assert "the drill is another now: " in refused.stderr
+    assert "traffic.flows" in refused.stderr
+    assert rocelab("drill", "run", kept, "--resume", kept.parent / "none").returncode == 2
+
+
+def test_a_killed_drill_leaves_the_repeats_that_had_ended(kept: Path) -> None:
+    folder = kept.parent / "killed"
+    options = ("--keep", "--retries=20", "--repeat=3", "--out", folder)
+    with start("drill", "run", kept, *options) as drill:
+        wait_until(lambda: repeats_of(folder) > 0, "the first repeat")
+        drill.kill()
+    early = from_json((folder / "result.json").read_text())
+    assert early.ended_early is not None
+    assert early.ended_early.why == "it had not ended when this was written"
+    assert (
+        rocelab("drill", "run", kept, "--keep", "--retries=20", "--resume", folder).returncode < 2
+    )
+    assert len(from_json((folder / "result.json").read_text()).valid_repeats) == 3

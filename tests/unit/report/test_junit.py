@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import output_file
 from rocelab.report.junit import junit_file, junit_of, junit_of_error
-from rocelab.results.drill import DrillResult, summarise
+from rocelab.results.drill import DrillResult, EndedEarly, summarise
 from rocelab.results.expectations import parse_expectation
 from tests.helpers import phases_sample, report_sample
 
@@ -268,3 +268,47 @@ def test_a_file_that_can_not_be_is_refused_before_anything_runs(tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"):
         output_file(tmp_path / "file" / "junit.xml", overwrite=True, make=True)
+
+
+def test_an_expectation_fails_where_one_repeat_missed_it_and_another_did_not_measure_it(
+    tmp_path: Path,
+) -> None:
+    measured, unmeasured = report_sample.repeat(1), report_sample.repeat(2)
+    unmeasured = replace(unmeasured, overall=replace(unmeasured.overall, full_convergence_ns=None))
+    spec = report_sample.expecting({"full_convergence": "<= 1us"})
+    root = written(junit_of(report_sample.result(measured, unmeasured, spec=spec), 1), tmp_path)
+    check(root)
+    failure = root.find(".//testcase[@name='full_convergence <= 1us']/failure")
+    assert failure is not None
+    assert failure.get("message", "").startswith("Full convergence: expected <= 1us, observed ")
+    assert "not met in repeats 1 and 2 of 2" in failure.get("message", "")
+
+
+def test_a_repeat_has_the_time_that_it_took(tmp_path: Path) -> None:
+    result = report_sample.result(report_sample.repeat(1))
+    ((run,),) = result.repeats
+    root = written(junit_of(replace(result, repeats=((replace(run, seconds=2.5),),)), 9), tmp_path)
+    check(root)
+    cases = {case.get("name"): case.get("time") for case in root.iter("testcase")}
+    assert cases["repeat 1 is a measurement"] == "2.500"
+    assert root.get("time") == "9.000"
+
+
+@pytest.mark.parametrize(("failed", "tag"), [(True, "failure"), (False, "error")])
+def test_a_drill_that_ended_early_has_its_repeats_and_a_case_that_says_why(
+    failed: bool, tag: str, tmp_path: Path
+) -> None:
+    result = replace(
+        report_sample.result(report_sample.repeat(1)),
+        passed=False,
+        wanted_repeats=5,
+        ended_early=EndedEarly("a switch has no routes", failed),
+    )
+    root = written(junit_of(result, 9), tmp_path)
+    check(root)
+    repeats, end = root
+    assert outcomes(repeats)["repeat 1 is a measurement"] == "passed"
+    assert outcomes(end) == {"all repeats ran": tag}
+    element = end.find(f"testcase/{tag}")
+    assert element is not None
+    assert element.text == "ended early, with 1 of 5 valid repeats: a switch has no routes"

@@ -9,7 +9,7 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
-from rocelab.results.drill import SCHEMA_VERSION, PhaseRun, from_json
+from rocelab.results.drill import SCHEMA_VERSION, EndedEarly, PhaseRun, conclude, from_json
 from rocelab.results.expectation_spec import ExpectSpec
 from rocelab.results.kpis import probe_figures
 from tests.helpers.report_sample import DRILL, drill, repeat, result
@@ -155,3 +155,34 @@ def test_the_document_is_plain_json_with_a_schema_version_and_the_spec() -> None
 def test_anything_else_is_an_input_error(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [
+        (EndedEarly("interrupted", failed=False), "ended early"),
+        (EndedEarly("a switch has no routes", failed=True), "failed"),
+    ],
+)
+def test_a_drill_that_ended_early_does_not_pass_and_reads_back(
+    end: EndedEarly, outcome: str
+) -> None:
+    whole = result(repeat(1))
+    early = conclude(
+        drill=whole.drill,
+        lab=whole.lab,
+        environment=whole.environment,
+        dilation=whole.dilation,
+        notes=("no hash seeds",),
+        repeats=whole.repeats,
+        expectations={whole.name: ()},
+        probes={whole.name: whole.phases[0].probes} if whole.phases[0].probes else {},
+        wanted_repeats=4,
+        ended_early=end,
+    )
+    assert (early.passed, early.outcome) == (False, outcome)
+    assert early.remarks == (
+        f"ended early, with 1 of 4 valid repeats: {end.why}",
+        "no hash seeds",
+    )
+    assert from_json(to_json(early)) == early
