@@ -68,7 +68,6 @@ def memory_text(memory_bytes: int) -> str:
 
 
 def _uses(spec: LabSpec) -> tuple[str, ...]:
-    from rocelab.planning.counts import is_numbered
 
     engine = spec.queues.engine
     found = {
@@ -77,7 +76,7 @@ def _uses(spec: LabSpec) -> tuple[str, ...]:
         f"{engine} queues": engine in (QueueEngine.BPF, QueueEngine.RED),
         "bpf steering": spec.scheme.is_steered,
         "BFD": spec.routing.bfd is not None,
-        "IPv6 (unnumbered)": not is_numbered(spec),
+        "IPv6 (unnumbered)": not spec.is_numbered,
     }
     return tuple(name for name, used in found.items() if used)
 

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from rocelab.base.units import DURATION, DurationNs, RateBps
 from rocelab.base.wording import RefusedError, described, name_hint
+from rocelab.fabrics.addressing import SPACE_SIZE
 from rocelab.fabrics.fabric_spec import FabricSpec
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
@@ -348,6 +349,14 @@ class LabSpec(SpecModel):
             # All ports of a higher switch are alike, so any number of them has as much.
             check_shared_memory(pfc, [(to_switch, 1)])
         return self
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether links between switches have addresses: `auto` numbers them if they fit."""
+        if self.routing.numbering is not Numbering.AUTO:
+            return self.routing.numbering is Numbering.NUMBERED
+        counts = self.fabric.counts()
+        return counts.addresses + counts.addresses % 2 + 2 * counts.sessions <= SPACE_SIZE
 
 
 def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:

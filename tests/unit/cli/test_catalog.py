@@ -13,7 +13,6 @@ from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
-from rocelab.planning.counts import is_numbered
 from tests.unit.conftest import CommandLine
 
 FABRICS = (Path(__file__).parents[3] / "docs/fabrics.md").read_text()
@@ -46,7 +45,7 @@ def assert_as_planned(spec: LabSpec) -> None:
     assert counts.servers == len(servers)
     assert counts.nics == len({nic for nic in nics if nic[0] in servers})
     assert counts.sessions == len(fabric.sessions)
-    assert is_numbered(spec) == fabric.numbered
+    assert spec.is_numbered == fabric.numbered
 
 
 @pytest.mark.parametrize("name", SMALL)

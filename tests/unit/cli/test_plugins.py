@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from rocelab.cli.plugins import doors
+from rocelab.cli.doctor import doors
 
 ROOT = Path(__file__).parents[3]
 

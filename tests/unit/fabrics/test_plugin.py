@@ -22,7 +22,6 @@ from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.schema import lab_schema
 from rocelab.planning.build import plan
-from rocelab.planning.counts import is_numbered
 from rocelab.planning.routes import expected_routes
 from rocelab.planning.zones import divisions
 from rocelab.render.graph import svg
@@ -58,7 +57,7 @@ picture = svg(fabric)
 print(json.dumps({
     "nodes": len(fabric.nodes),
     "counts": [spec.fabric.counts().nics, spec.fabric.counts().sessions],
-    "numbered": is_numbered(spec) is fabric.numbered,
+    "numbered": spec.is_numbered is fabric.numbered,
     "leaf_ports": spec.fabric.leaf_ports,
     "zones": [[division.word, len(division.zones)] for division in divisions(fabric)],
     "picture": [words for words in ("Super", "super-spines: 4", "2 pods") if words in picture],
