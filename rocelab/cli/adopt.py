@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption, RunningLabArgument
 from rocelab.linux.rights import need_root
-from rocelab.report.console import out, progress_bars, say, table, write_json
+from rocelab.report.console import progress_bars, say, show_blocks, write_json
+from rocelab.report.document import Column, Table, columns
 
 if TYPE_CHECKING:
     from rocelab.planning.fabric import Fabric
@@ -69,19 +71,26 @@ def adopt(
 
 
 def _print_fabric(fabric: Fabric) -> None:
-    shown = table("", ("node", "role", "links", "daemons", "sessions", "routes"), left=4, names=1)
     links = Counter(end.node for link in fabric.links for end in (link.a, link.b))
     sessions = Counter(end.node for link in fabric.sessions for end in (link.a, link.b))
-    for node in fabric.nodes:
-        shown.add_row(
+    head = (
+        *columns(Unit.TEXT, "node", "role"),
+        Column("links", Unit.COUNT),
+        Column("daemons"),
+        *columns(Unit.COUNT, "sessions", "routes"),
+    )
+    rows = tuple(
+        (
             node.name,
             node.role.name,
-            f"{links[node.name]:,}",
+            links[node.name],
             " ".join(_daemons(fabric, node.name)),
-            f"{sessions[node.name]:,}",
-            f"{len(_routes(fabric, node.name)):,}",
+            sessions[node.name],
+            len(_routes(fabric, node.name)),
         )
-    out().print(shown)
+        for node in fabric.nodes
+    )
+    show_blocks(Table("", head, rows))
 
 
 def _daemons(fabric: Fabric, node: str) -> tuple[str, ...]:

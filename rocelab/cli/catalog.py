@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.queues import QueueEngine
-from rocelab.report.console import note, out, say, table, write_json
+from rocelab.report.console import note, say, show_blocks, write_json
+from rocelab.report.document import Column, Table, columns
 
 if TYPE_CHECKING:
     from rocelab.labfile.catalog import Catalog
@@ -134,21 +136,29 @@ def list_catalog(json: JsonOption = False) -> None:
     if json:
         write_json([{**asdict(row), "name": name, "own": own} for name, own, row in rows])
         return
-    columns = ("lab", "kind", "uses", "here")
-    figures = ("switches", "servers", "GPUs", "BGP sessions", "memory")
-    shown = table("", (*columns, *figures), left=len(columns))
-    for name, own, row in rows:
-        here = "runs here" if row.fits else "simulate only"
-        counts = (row.switches, row.servers, row.gpus, row.sessions)
-        shown.add_row(
-            marked(name, own),
-            row.kind,
-            ", ".join(row.uses),
-            here,
-            *(f"{count:,}" for count in counts),
-            memory_text(row.memory_bytes),
-        )
-    out().print(shown)
+    table = Table(
+        "",
+        (
+            *columns(Unit.TEXT, "lab", "kind", "uses", "here"),
+            *columns(Unit.COUNT, "switches", "servers", "GPUs", "BGP sessions"),
+            Column("memory", Unit.FIGURE),
+        ),
+        tuple(
+            (
+                marked(name, own),
+                row.kind,
+                ", ".join(row.uses),
+                "runs here" if row.fits else "simulate only",
+                row.switches,
+                row.servers,
+                row.gpus,
+                row.sessions,
+                memory_text(row.memory_bytes),
+            )
+            for name, own, row in rows
+        ),
+    )
+    show_blocks(table)
     say_own(LABS, rows)
     say(
         f"Memory is estimated: {SWITCH_BYTES / 1e6:.0f} MB a switch and "

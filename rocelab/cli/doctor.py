@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption
-from rocelab.report.console import out, say, table, write_json
+from rocelab.report.console import say, show_blocks, write_json
+from rocelab.report.document import Table, Tone, Toned, columns
 
 if TYPE_CHECKING:
     from rocelab.base.doors import Door
@@ -31,17 +33,27 @@ def doctor(json: JsonOption = False) -> None:
         checks = [asdict(check) for check in diagnosis.checks]
         write_json({"can_run": diagnosis.can_run, "checks": checks})
     else:
-        grid = table("", ("", "what", "found", "what for", "how to get it"), left=5, names=2)
-        for check in diagnosis.checks:
-            mark, style = ("ok", "") if check.ok else ("MISSING", "red")
-            if not check.ok and not check.needed:
-                mark, style = "not there", "yellow"
-            remedy = "" if check.ok else check.remedy
-            grid.add_row(mark, check.name, check.found, check.purpose, remedy, style=style)
-        out().print(grid)
+        rows = tuple(
+            (
+                _mark(check),
+                check.name,
+                check.found,
+                check.purpose,
+                "" if check.ok else check.remedy,
+            )
+            for check in diagnosis.checks
+        )
+        head = columns(Unit.TEXT, "", "what", "found", "what for", "how to get it")
+        show_blocks(Table("", head, rows, names=2))
         say("Labs can run here." if diagnosis.can_run else "Labs cannot run here.")
     if not diagnosis.can_run:
         raise typer.Exit(CANNOT_RUN_EXIT_CODE)
+
+
+def _mark(check: Check) -> Toned:
+    if check.ok:
+        return Toned("ok", Tone.PLAIN)
+    return Toned("MISSING", Tone.BAD) if check.needed else Toned("not there", Tone.CAUTION)
 
 
 def doors() -> tuple[Door[Any], ...]:

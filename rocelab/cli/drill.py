@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.base.errors import ExpectationError, InputError, MachineError
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import (
     ForceOption,
     JsonOption,
@@ -29,11 +30,12 @@ from rocelab.report.console import (
     out,
     progress_bars,
     say,
+    show_blocks,
     show_document,
-    table,
     write,
     write_json,
 )
+from rocelab.report.document import Column, Table, columns
 from rocelab.runs.attempts import RETRIES
 
 if TYPE_CHECKING:
@@ -89,11 +91,18 @@ def list_drills(json: JsonOption = False) -> None:
     if json:
         write_json([{**asdict(row), "name": name, "own": own} for name, own, row in rows])
         return
-    shown = table("", ("drill", "lab", "kind", "what it is", "a repeat"), left=4)
-    for name, own, row in rows:
-        seconds = "" if row.seconds is None else f"{row.seconds:.0f} s"
-        shown.add_row(marked(name, own), row.lab, row.kind, row.title, seconds)
-    out().print(shown)
+    lines = tuple(
+        (
+            marked(name, own),
+            row.lab,
+            row.kind,
+            row.title,
+            "" if row.seconds is None else row.seconds,
+        )
+        for name, own, row in rows
+    )
+    texts = columns(Unit.TEXT, "drill", "lab", "kind", "what it is")
+    show_blocks(Table("", (*texts, Column("a repeat", Unit.SECONDS)), lines))
     say_own(DRILLS, rows)
     say("A repeat of jobs takes as long as the jobs, plus the time to bring the lab up and down.")
 

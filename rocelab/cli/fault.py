@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption, OneRunningLab, RunningLabArgument, running_lab
 from rocelab.linux.rights import need_root
-from rocelab.report.console import out, progress_bars, say, table, write_json
+from rocelab.report.console import progress_bars, say, show_blocks, write_json
+from rocelab.report.document import Column, Table, columns
 
 if TYPE_CHECKING:
     from rocelab.faults.asked import FaultKind, Key
@@ -110,7 +112,6 @@ def _leave(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
 
 
 def _wait(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
-    from rocelab.base.units import format_duration
     from rocelab.faults.running import inject_and_wait
 
     with progress_bars() as progress:
@@ -133,16 +134,19 @@ def _wait(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
             }
         )
         return
-    grid = table("", ("after", "fault", "of", "change", "took"), left=4, names=3)
-    for change in changes:
-        grid.add_row(
-            format_duration(change.t_ns - changes[0].t_ns),
+    rows = tuple(
+        (
+            change.t_ns - changes[0].t_ns,
             change.fault.kind,
             change.fault.subject,
             "begins" if change.begins else "ends",
-            format_duration(change.took_ns),
+            change.took_ns,
         )
-    out().print(grid)
+        for change in changes
+    )
+    texts = columns(Unit.TEXT, "fault", "of", "change")
+    head = (Column("after", Unit.NS), *texts, Column("took", Unit.NS))
+    show_blocks(Table("", head, rows, names=3))
     for text in late:
         say(f"note: {text}")
     say(f"lab {lab.name}: no trace of it remains")
@@ -167,11 +171,18 @@ def list_faults(lab: OneRunningLab = None, json: JsonOption = False) -> None:
         "alive": "process {} undoes it",
         "orphaned": "process {} is gone: restore it",
     }
-    grid = table("", ("fault", "kind", "of", "since", "driver"), left=5, names=3)
-    for fault in faults:
-        driver = drivers[fault.driver].format(fault.pid) if fault.lost is None else fault.lost
-        grid.add_row(str(fault.number), fault.kind, fault.subject, fault.since, driver)
-    out().print(grid)
+    rows = tuple(
+        (
+            str(fault.number),
+            fault.kind,
+            fault.subject,
+            fault.since,
+            drivers[fault.driver].format(fault.pid) if fault.lost is None else fault.lost,
+        )
+        for fault in faults
+    )
+    head = columns(Unit.TEXT, "fault", "kind", "of", "since", "driver")
+    show_blocks(Table("", head, rows, names=3))
 
 
 @app.command()

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.base.interruption import undone
+from rocelab.base.quantities import Unit
 from rocelab.base.wording import counted
 from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
 from rocelab.linux.rights import need_root
-from rocelab.report.console import err, out, say, table, write
+from rocelab.report.console import err, out, say, show_blocks, write
+from rocelab.report.document import Column, Table, columns
+from rocelab.report.renderers.terminal import rich_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -225,11 +228,9 @@ def view(snapshot: Snapshot) -> RenderableType:
         f"read in {snapshot.read_s * 1e3:.0f} ms",
         style=style,
     )
-    lines = table("", ("where", "what"), left=2)
-    for where, what in list(rows.items())[:MOST_ROWS]:
-        lines.add_row(where, ", ".join(what))
-    if len(rows) > MOST_ROWS:
-        lines.add_row(f"and {len(rows) - MOST_ROWS} more", "")
+    places = [(where, ", ".join(what)) for where, what in rows.items()]
+    head = columns(Unit.TEXT, "where", "what")
+    lines = rich_table(Table("", head, tuple(places), most=MOST_ROWS))
     notes = [Text(gap, style="yellow") for gap in sample.gaps[:MOST_ROWS]]
     return Group(summary, *([lines] if rows else []), *notes)
 
@@ -238,16 +239,21 @@ def print_report(report: HealthReport) -> None:
     """Print the report as a table: every SLI with its worst value."""
     seconds = (report.ended_ns - report.started_ns) / NS_PER_S
     title = f"lab {report.lab}: {seconds:.1f} s in {report.sampling}"
-    lines = table(title, ("SLI", "worst", "objective", "missed in", "where"))
-    for sli in report.slis:
-        lines.add_row(
+    head = (
+        Column("SLI"),
+        *columns(Unit.FIGURE, "worst", "objective", "missed in", "where"),
+    )
+    rows = tuple(
+        (
             sli.sli,
             f"{sli.worst:g}",
-            "-" if sli.objective is None else f"{sli.objective:g}",
-            counted(sli.breached_samples, "sample") if sli.breached_samples else "-",
+            None if sli.objective is None else f"{sli.objective:g}",
+            counted(sli.breached_samples, "sample") if sli.breached_samples else None,
             sli.worst_where or "",
         )
-    out().print(lines)
+        for sli in report.slis
+    )
+    show_blocks(Table(title, head, rows))
     for problem in report.problems:
         err().print(problem, style="yellow", markup=False)
     if report.unread_samples:

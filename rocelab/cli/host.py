@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rocelab.base.errors import RocelabError
 from rocelab.base.interruption import shielded, undone
+from rocelab.base.quantities import Unit
 from rocelab.remote import record
 from rocelab.remote.address import parse_address, read_config, resolve
 from rocelab.remote.answers import DOCTOR, parsed
@@ -37,7 +38,8 @@ from rocelab.remote.runs import (
 )
 from rocelab.remote.tunnel import Tunnels
 from rocelab.remote.upload import make_upload
-from rocelab.report.console import err, out, progress_bars, say, table, write_json
+from rocelab.report.console import err, progress_bars, say, show_blocks, write_json
+from rocelab.report.document import Table, columns
 
 MANY_FILES = 6
 LIVE = "live"
@@ -118,11 +120,17 @@ def show_runs(host: str, *, json: bool) -> None:
     if not runs:
         say("no runs")
         return
-    grid = table("", ("run", "state", "since", "from", "command"), left=5)
-    for run in runs:
-        since = datetime.fromtimestamp(run.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        grid.add_row(run.run, run.state, since, run.client, run.command)
-    out().print(grid)
+    rows = tuple(
+        (
+            run.run,
+            run.state,
+            datetime.fromtimestamp(run.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ"),
+            run.client,
+            run.command,
+        )
+        for run in runs
+    )
+    show_blocks(Table("", columns(Unit.TEXT, "run", "state", "since", "from", "command"), rows))
 
 
 def remove_run(host: str, name: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit, size
 from rocelab.cli.arguments import (
     JsonOption,
     LabArgument,
@@ -22,16 +23,23 @@ from rocelab.cli.arguments import (
 from rocelab.cli.options import takes_options
 from rocelab.lab.kind import UpOptions
 from rocelab.linux.rights import need_root
-from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
+from rocelab.report.console import (
+    note,
+    progress_bars,
+    say,
+    seconds_table,
+    show_blocks,
+    write_json,
+)
+from rocelab.report.document import Column, Row, Table, Tone, Toned, columns
 from rocelab.routing.frr.kind import FrrMemory
 
 if TYPE_CHECKING:
-    from rocelab.dataplane.pfc.overview import LosslessOverview
+    from rocelab.dataplane.pfc.overview import ClassOverview, LosslessOverview
     from rocelab.lab.lab import Lab, RunningLab
     from rocelab.lab.status import KnownLab, LabStatus, NodeStatus
 
 _SHOWN_SWITCHES = 40
-_MB = 1e6
 
 
 @takes_options()
@@ -80,7 +88,7 @@ def up(
         return
     for text in running.notes:
         say(f"note: {text}")
-    out().print(seconds_table(seconds))
+    show_blocks(seconds_table(seconds))
     say(
         f"lab {chosen.name} is up: {len(fabric.switches):,} switches, "
         f"{len(fabric.servers):,} servers, {len(fabric.sessions):,} BGP sessions"
@@ -220,14 +228,18 @@ def list_labs(json: JsonOption = False) -> None:
 def _print_labs(labs: Sequence[KnownLab]) -> None:
     from rocelab.lab.status import Presence
 
-    shown = table("", ("lab", "state", "runtime", "since", "nodes"), left=4)
-    for lab in labs:
-        since = ""
-        if lab.started_unix_s is not None:
-            since = datetime.fromtimestamp(lab.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        nodes = "" if lab.nodes is None else str(lab.nodes)
-        shown.add_row(lab.name, lab.state.value, lab.runtime or "", since, nodes)
-    out().print(shown)
+    rows = tuple(
+        (
+            lab.name,
+            lab.state.value,
+            lab.runtime or "",
+            "" if lab.started_unix_s is None else _date(lab.started_unix_s),
+            "" if lab.nodes is None else lab.nodes,
+        )
+        for lab in labs
+    )
+    texts = columns(Unit.TEXT, "lab", "state", "runtime", "since")
+    show_blocks(Table("", (*texts, Column("nodes", Unit.COUNT)), rows))
     for lab in labs:
         if lab.state is Presence.UNREADABLE:
             say(f"lab {lab.name}: {lab.problem}")
@@ -259,10 +271,12 @@ def _print_status(state: LabStatus) -> None:
     faulty = [node for node in switches if not node.converged]
     listed = switches if len(switches) <= _SHOWN_SWITCHES else faulty[:_SHOWN_SWITCHES]
     if listed:
-        shown = table("", ("switch", "role", "daemons", "sessions", "routes", "PSS MB"), left=3)
-        for node in listed:
-            shown.add_row(*_status_row(node), style="" if node.converged else "red")
-        out().print(shown)
+        head = (
+            *columns(Unit.TEXT, "switch", "role", "daemons"),
+            *columns(Unit.FIGURE, "sessions", "routes"),
+            Column("PSS", Unit.BYTES),
+        )
+        show_blocks(Table("", head, tuple(map(_status_row, listed))))
     for node in listed:
         for problem in node.problems:
             say(problem)
@@ -281,11 +295,11 @@ def _print_status(state: LabStatus) -> None:
         verdict = "kernel settings are not as planned"
     say(
         f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
-        f"{state.pss_bytes / _MB:.0f} MB PSS of daemons"
+        f"{size(state.pss_bytes)} PSS of daemons"
     )
-    each = ", ".join(f"{role} {size / _MB:.1f}" for role, size in state.pss_of_roles.items())
+    each = ", ".join(f"{role} {size(pss_bytes)}" for role, pss_bytes in state.pss_of_roles.items())
     said = (f"FRR's memory: {state.frr_memory}",) if state.frr_memory else ()
-    say("; ".join((*said, *((f"MB a switch: {each}",) if each else ()))))
+    say("; ".join((*said, *((f"a switch: {each}",) if each else ()))))
     if state.faults:
         faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
         say(f"injected fault {faults}: `rocelab fault list {state.lab}`")
@@ -295,41 +309,27 @@ def _print_status(state: LabStatus) -> None:
 
 
 def _print_lossless(lossless: LosslessOverview) -> None:
-    from rocelab.base.units import format_duration, format_size
-
     took_part = sorted(
         (lossless_class for lossless_class in lossless.classes if lossless_class.took_part),
         key=lambda lossless_class: lossless_class.counters.paused_ns,
         reverse=True,
     )
     if took_part:
-        columns = ("port", "class", "rx pause", "tx pause", "transitions", "paused", "modelled")
-        more = ("longest", "headroom max", "discards", "late", "watchdog")
-        shown = table("Lossless classes: ports that paused or were paused", (*columns, *more))
-        for lossless_class in took_part[:_SHOWN_SWITCHES]:
-            counted = lossless_class.counters
-            times = (
-                *(counted.paused_ns, counted.paused_ns / lossless.dilation),
-                counted.longest_ns / lossless.dilation,
-            )
-            shown.add_row(
-                f"{lossless_class.port}{' (now)' if counted.is_paused else ''}",
-                str(lossless_class.traffic_class),
-                f"{counted.pauses_received:,}",
-                f"{counted.pauses_sent:,}",
-                f"{counted.transitions:,}",
-                *map(format_duration, times),
-                format_size(counted.headroom_max),
-                f"{counted.dropped_packets:,}",
-                f"{counted.late_packets:,}",
-                f"{counted.watchdog_fired:,}",
-                style="red" if counted.dropped_packets or counted.watchdog_fired else "",
-            )
-        shown.caption = (
-            "paused: in the lab's clock; modelled, longest: in the modelled network's; "
-            "(now): it is paused"
+        rows = [_lossless_row(one, lossless.dilation) for one in took_part]
+        table = Table(
+            "Lossless classes: ports that paused or were paused",
+            (
+                Column("port"),
+                Column("class", Unit.NUMBER),
+                *columns(Unit.COUNT, "rx pause", "tx pause", "transitions"),
+                *columns(Unit.NS, "paused, lab", "paused, modelled", "longest, modelled"),
+                Column("headroom max", Unit.BYTES),
+                *columns(Unit.COUNT, "discards", "late", "watchdog"),
+            ),
+            tuple(rows[:_SHOWN_SWITCHES]),
+            caption="(now): it is paused",
         )
-        out().print(shown)
+        show_blocks(table)
         if len(took_part) > _SHOWN_SWITCHES:
             say(f"and {len(took_part) - _SHOWN_SWITCHES} more ports and classes: see --json")
     elif lossless.works:
@@ -340,13 +340,37 @@ def _print_lossless(lossless: LosslessOverview) -> None:
         say(f"lossless classes: {lossless.problem}")
 
 
-def _status_row(node: NodeStatus) -> tuple[str, ...]:
+def _lossless_row(port: ClassOverview, dilation: float) -> Row:
+    counters = port.counters
+    name = f"{port.port}{' (now)' if counters.is_paused else ''}"
+    lost = counters.dropped_packets or counters.watchdog_fired
+    return (
+        Toned(name, Tone.BAD if lost else Tone.PLAIN),
+        port.traffic_class,
+        counters.pauses_received,
+        counters.pauses_sent,
+        counters.transitions,
+        counters.paused_ns,
+        counters.paused_ns / dilation,
+        counters.longest_ns / dilation,
+        counters.headroom_max,
+        counters.dropped_packets,
+        counters.late_packets,
+        counters.watchdog_fired,
+    )
+
+
+def _date(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _status_row(node: NodeStatus) -> Row:
     daemons = " ".join(name if pid else f"{name}:DEAD" for name, pid in node.daemons.items())
     return (
-        node.name,
+        Toned(node.name, Tone.PLAIN if node.converged else Tone.BAD),
         node.role.name,
         daemons,
         f"{node.sessions_established}/{node.sessions_expected}",
         f"{node.routes_complete}/{node.routes_expected}",
-        f"{node.pss_bytes / _MB:.1f}",
+        node.pss_bytes,
     )

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption, LabArgument, complete_server, running_or_planned
 from rocelab.cli.unprivileged import take_rights_for
-from rocelab.report.console import out, say, table, write_json
+from rocelab.report.console import say, show_blocks, write_json
+from rocelab.report.document import Table, columns
 
 if TYPE_CHECKING:
     from rocelab.routes.path import Path
@@ -123,16 +125,17 @@ def _print(
         f"lab {lab}, UDP {flow.source}:{flow.source_port} to "
         f"{flow.destination}:{flow.destination_port}{to_qp}, scheme {scheme}, from {origin}"
     )
-    columns = ["node", "leaves by", "choice", "hash"] + (["probe met"] if seen else [])
-    shown = table("", columns, left=2)
+    rows = []
     for position, hop in enumerate(computed.hops):
         decided = hop.flow_hash is not None
         choice = f"{hop.index + 1} of {hop.width}" if decided else ""
         flow_hash = f"{hop.flow_hash:#010x}" if decided else ""
         port = hop.link.port
-        shown.add_row(port.node, port.interface, choice, flow_hash, *_met(seen, position))
-    shown.add_row(computed.destination, "", "", "", *_met(seen, len(computed.hops)))
-    out().print(shown)
+        rows.append((port.node, port.interface, choice, flow_hash, *_met(seen, position)))
+    rows.append((computed.destination, "", "", "", *_met(seen, len(computed.hops))))
+    figures = ("choice", "hash", *(("probe met",) if seen else ()))
+    head = (*columns(Unit.TEXT, "node", "leaves by"), *columns(Unit.FIGURE, *figures))
+    show_blocks(Table("", head, tuple(rows)))
     if seen is not None:
         agrees = "agrees with" if seen == computed.nodes else "DIFFERS from"
         say(f"the probe {agrees} the computed path: {' '.join(node or '?' for node in seen)}")

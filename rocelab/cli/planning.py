@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit, duration, rate, share, size
+from rocelab.base.wording import counted
 from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, lab_file
 from rocelab.cli.collection import uncollected
 from rocelab.cli.options import choice
-from rocelab.report.console import err, out, progress_bars, say, table, write
+from rocelab.report.console import err, progress_bars, say, show_blocks, write
+from rocelab.report.document import Column, Table, columns
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from collections.abc import Sequence
 
     from rocelab.labfile.pfc import PfcSpec
     from rocelab.planning.fabric import Fabric, Node
+    from rocelab.planning.pfc import Carving
 
 
 @uncollected()
@@ -36,43 +40,15 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 
 def _print_plan(fabric: Fabric) -> None:
-    from rocelab.base.units import format_rate
-    from rocelab.fabrics.roles import Role
     from rocelab.planning.limits import lab_limits
 
-    console = out()
     addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
-    say(f"lab {fabric.name}: {len(fabric.nodes):,} nodes, {len(fabric.links):,} links")
-
-    shared = any(len(prefix.origins) > 1 for prefix in fabric.prefixes)
-    columns = ("role", "nodes", "ASNs", "prefixes", *(("NICs of two ports",) if shared else ()))
-    nodes = table("Nodes", columns)
-    originated = Counter(
-        (fabric.node(prefix.origins[0]).role, prefix.per_port) for prefix in fabric.prefixes
-    )
-    members: dict[Role, list[Node]] = {}
-    for node in fabric.nodes:
-        members.setdefault(node.role, []).append(node)
-    for role in sorted(members, key=lambda role: -role.tier):
-        asns = {node.asn for node in members[role]} - {None}
-        counts = (len(members[role]), len(asns), originated[role, False], originated[role, True])
-        nodes.add_row(role.name, *(f"{count:,}" for count in counts[: len(columns) - 1]))
-    console.print(nodes)
-
-    links = table("Links", ("between", "links", "rate", "MTU", "BGP sessions"))
-    kinds = Counter(
-        (fabric.node(link.a.node).role, fabric.node(link.b.node).role, link.rate_bps, link.mtu)
-        for link in fabric.links
-    )
-    for (lower, upper, rate_bps, mtu), count in kinds.items():
-        sessions = 0 if lower is Role.SERVER else count
-        links.add_row(
-            f"{lower} to {upper}", f"{count:,}", format_rate(rate_bps), str(mtu), f"{sessions:,}"
-        )
-    console.print(links)
+    nodes, links = counted(len(fabric.nodes), "node"), counted(len(fabric.links), "link")
+    say(f"lab {fabric.name}: {nodes}, {links}")
+    show_blocks(_node_table(fabric), _link_table(fabric))
     if fabric.servers:
-        console.print(_uplink_table(fabric))
-    console.print(_ecmp_table(fabric))
+        show_blocks(_uplink_table(fabric))
+    show_blocks(_ecmp_table(fabric))
     say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
     if fabric.servers:
@@ -83,73 +59,87 @@ def _print_plan(fabric: Fabric) -> None:
         _print_lossless(fabric, fabric.spec.queues.pfc)
 
 
+def _node_table(fabric: Fabric) -> Table:
+    from rocelab.fabrics.roles import Role
+
+    shared = any(len(prefix.origins) > 1 for prefix in fabric.prefixes)
+    originated = Counter(
+        (fabric.node(prefix.origins[0]).role, prefix.per_port) for prefix in fabric.prefixes
+    )
+    members: dict[Role, list[Node]] = {}
+    for node in fabric.nodes:
+        members.setdefault(node.role, []).append(node)
+    return Table(
+        "Nodes",
+        (
+            Column("role"),
+            *columns(Unit.COUNT, "nodes", "ASNs", "prefixes"),
+            *columns(Unit.COUNT, *(("NICs of two ports",) if shared else ())),
+        ),
+        tuple(
+            (
+                role.name,
+                len(members[role]),
+                len({node.asn for node in members[role]} - {None}),
+                originated[role, False],
+                *((originated[role, True],) if shared else ()),
+            )
+            for role in sorted(members, key=lambda role: -role.tier)
+        ),
+    )
+
+
+def _link_table(fabric: Fabric) -> Table:
+    from rocelab.fabrics.roles import Role
+
+    kinds = Counter(
+        (fabric.node(link.a.node).role, fabric.node(link.b.node).role, link.rate_bps, link.mtu)
+        for link in fabric.links
+    )
+    return Table(
+        "Links",
+        (
+            Column("between"),
+            Column("links", Unit.COUNT),
+            Column("rate", Unit.BITS_PER_S),
+            Column("MTU", Unit.NUMBER),
+            Column("BGP sessions", Unit.COUNT),
+        ),
+        tuple(
+            (f"{lower} to {upper}", number, rate_bps, mtu, 0 if lower is Role.SERVER else number)
+            for (lower, upper, rate_bps, mtu), number in kinds.items()
+        ),
+    )
+
+
 def _warn(text: str) -> None:
     err().print(f"warning: {text}", markup=False, soft_wrap=True)
 
 
 def _room(fabric: Fabric) -> str:
-    from rocelab.base.units import format_size
     from rocelab.planning.queues import full_classes_bytes, port_bytes
 
     buffer = fabric.spec.queues.buffer
-    alone = f"A class of a switch port holds up to {format_size(buffer)}"
+    alone = f"A class of a switch port holds up to {size(buffer)}"
     if fabric.spec.queues.pfc is not None:
         return f"{alone} if it is not lossless."
     whole, two = port_bytes(buffer), full_classes_bytes(buffer, 2)
-    return f"{alone}, all together {format_size(whole)}, two that are full {format_size(two)} each."
+    return f"{alone}, all together {size(whole)}, two that are full {size(two)} each."
 
 
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
-    from rocelab.base.units import format_rate, format_size
     from rocelab.planning.dependencies import is_up_down, search
-    from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
+    from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, warnings
 
-    console = out()
     dilation = fabric.spec.dilation
     carvings = carve(fabric, pfc)
-    memory = table(
-        f"Memory of a switch, lossless class{'es' * (len(pfc.classes) > 1)} "
-        f"{', '.join(map(str, pfc.classes))}",
-        ("role", "switches", "ports", "memory", "reserved", "headroom", "shared", "XOFF", "XON"),
-    )
-    for part in carvings:
-        sizes = (part.memory, part.reserved, part.headroom_pool, part.shared, part.xoff, part.xon)
-        counts = f"{part.switches:,}", f"{part.ports:,}"
-        memory.add_row(part.role.name, *counts, *map(format_size, sizes))
-    if pfc.xoff is None:
-        memory.caption = "XOFF: of the first class that fills; it falls as others do"
-    console.print(memory)
-
-    needed = table(
-        "Headroom of a port and class",
-        (
-            "link",
-            "own frame",
-            "peer's frame",
-            "cable",
-            "response",
-            "cells",
-            "needed",
-            "lab's slack",
-        ),
-    )
-    for link in dict.fromkeys(link for carving in carvings for link, _ in carving.headroom):
-        terms = (link.frame, link.begun, link.cable, link.response)
-        needed.add_row(
-            format_rate(link.rate_bps),
-            *map(format_size, terms),
-            f"x {link.cell_factor:g}",
-            format_size(link.total),
-            format_size(slack_of(link, fabric.spec)),
-        )
-    needed.caption = "lab's slack: in addition to what is needed, for bursts of the lab's ports"
-    console.print(needed)
+    show_blocks(_memory_table(carvings, pfc), _headroom_table(fabric, carvings))
     for link in nic_headrooms(fabric, pfc):
         xoff, xon = nic_thresholds(pfc, link.total)
-        rate = format_rate(link.rate_bps)
+        rate_text = rate(link.rate_bps)
         say(
-            f"Receive buffer of a {rate} NIC: {format_size(pfc.nic.buffer)}, XOFF "
-            f"{format_size(xoff)}, XON {format_size(xon)}; hosts take packets {_drained(pfc)}."
+            f"Receive buffer of a {rate_text} NIC: {size(pfc.nic.buffer)}, XOFF "
+            f"{size(xoff)}, XON {size(xon)}; hosts take packets {_drained(pfc)}."
         )
     say(_watchdog(pfc, dilation))
     for warning in warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)):
@@ -171,6 +161,64 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
         say(f"A deadlock is possible: buffers depend on each other along {found.cycle}.")
 
 
+def _memory_table(carvings: Sequence[Carving], pfc: PfcSpec) -> Table:
+    classes = ", ".join(map(str, pfc.classes))
+    sizes = ("memory", "reserved", "headroom", "shared", "XOFF", "XON")
+    return Table(
+        f"Memory of a switch, lossless class{'es' * (len(pfc.classes) > 1)} {classes}",
+        (
+            Column("role"),
+            *columns(Unit.COUNT, "switches", "ports"),
+            *columns(Unit.BYTES, *sizes),
+        ),
+        tuple(
+            (
+                part.role.name,
+                part.switches,
+                part.ports,
+                part.memory,
+                part.reserved,
+                part.headroom_pool,
+                part.shared,
+                part.xoff,
+                part.xon,
+            )
+            for part in carvings
+        ),
+        caption="XOFF: of the first class that fills; it falls as others do"
+        if pfc.xoff is None
+        else "",
+    )
+
+
+def _headroom_table(fabric: Fabric, carvings: Sequence[Carving]) -> Table:
+    from rocelab.planning.pfc import slack_of
+
+    return Table(
+        "Headroom of a port and class",
+        (
+            Column("link", Unit.BITS_PER_S),
+            *columns(Unit.BYTES, "own frame", "peer's frame", "cable", "response"),
+            Column("cells", Unit.FIGURE),
+            *columns(Unit.BYTES, "needed", "lab's slack"),
+        ),
+        tuple(
+            (
+                link.rate_bps,
+                link.frame,
+                link.begun,
+                link.cable,
+                link.response,
+                f"x {link.cell_factor:g}",
+                link.total,
+                slack_of(link, fabric.spec),
+            )
+            for link in dict.fromkeys(link for part in carvings for link, _ in part.headroom)
+        ),
+        caption="lab's slack: in addition to what is needed, for bursts of the lab's ports",
+    )
+
+
 def _searched(alone: int, links: int, *, pairs: bool) -> str:
     """After which failures the routes were searched."""
     if pairs:
@@ -190,13 +238,11 @@ def _drained(pfc: PfcSpec) -> str:
 
 
 def _watchdog(pfc: PfcSpec, dilation: float) -> str:
-    from rocelab.base.units import format_duration
-
     watchdog = pfc.watchdog
     if watchdog is None:
         return "No watchdog."
     detection, restoration = (
-        f"{format_duration(time_ns)} ({format_duration(time_ns * dilation)} in the lab)"
+        f"{duration(time_ns)} ({duration(time_ns * dilation)} in the lab)"
         for time_ns in (watchdog.detection, watchdog.restoration)
     )
     return (
@@ -206,14 +252,21 @@ def _watchdog(pfc: PfcSpec, dilation: float) -> str:
 
 
 def _uplink_table(fabric: Fabric) -> Table:
-    from rocelab.base.units import format_rate
     from rocelab.planning.document import uplinks_by_tier
 
-    shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
-    for tier in uplinks_by_tier(fabric):
-        rates = format_rate(tier.down_bps), format_rate(tier.up_bps)
-        shown.add_row(tier.role.name, f"{tier.switches:,}", *rates, tier.ratio)
-    return shown
+    return Table(
+        "Uplink ratios",
+        (
+            Column("role"),
+            Column("switches", Unit.COUNT),
+            *columns(Unit.BITS_PER_S, "down", "up"),
+            Column("down:up", Unit.FIGURE),
+        ),
+        tuple(
+            (tier.role.name, tier.switches, tier.down_bps, tier.up_bps, tier.ratio)
+            for tier in uplinks_by_tier(fabric)
+        ),
+    )
 
 
 def _ecmp_table(fabric: Fabric) -> Table:
@@ -232,10 +285,14 @@ def _ecmp_table(fabric: Fabric) -> Table:
             other = origin.role in division.roles and width.group.zone != origin.zone
             where = f", another {word}" if other else ""
             widths.setdefault((of, f"{width.group.role}{where}"), set()).add(width.width)
-    shown = table("Expected ECMP width", ("prefix of", "at", "next hops"), left=2, names=2)
-    for (of, at), found in widths.items():
-        shown.add_row(of, at, ", ".join(map(str, sorted(found))))
-    return shown
+    return Table(
+        "Expected ECMP width",
+        (*columns(Unit.TEXT, "prefix of", "at"), Column("next hops", Unit.FIGURE)),
+        tuple(
+            (of, at, ", ".join(map(str, sorted(numbers)))) for (of, at), numbers in widths.items()
+        ),
+        names=2,
+    )
 
 
 def _address_use(fabric: Fabric) -> str:
@@ -250,7 +307,7 @@ def _address_use(fabric: Fabric) -> str:
     used = originated + linked
     return (
         f"Addresses: {used:,} of the {SPACE_SIZE:,} of {SPACE_TEXT} are in use "
-        f"({used / SPACE_SIZE:.2%})."
+        f"({share(used / SPACE_SIZE)})."
     )
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
 from rocelab.linux.rights import need_root
-from rocelab.report.console import out, progress_bars, say, table, write_json
+from rocelab.report.console import progress_bars, say, show_blocks, write_json
+from rocelab.report.document import Table, columns
 
 if TYPE_CHECKING:
     from rocelab.traffic.reachability import Reachability
@@ -48,10 +50,8 @@ def print_reachability(lab: str, reachability: Reachability) -> None:
 
     rows = list(failures(reachability))
     if rows:
-        grid = table("", ("from", "does not reach"), left=2)
-        for row in rows[:MOST_ROWS]:
-            grid.add_row(*row)
-        out().print(grid)
+        head = columns(Unit.TEXT, "from", "does not reach")
+        show_blocks(Table("", head, tuple(rows[:MOST_ROWS])))
         if len(rows) > MOST_ROWS:
             say(f"and {len(rows) - MOST_ROWS} more; --json has every pair")
     reached = reachability.pairs - len(reachability.failed)

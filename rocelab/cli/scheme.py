@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption, RunningLabArgument, complete_schemes, running_lab
 from rocelab.linux.rights import need_root
-from rocelab.report.console import out, progress_bars, say, table, write_json
+from rocelab.report.console import progress_bars, say, show_blocks, write_json
+from rocelab.report.document import Column, Table, columns
 
 if TYPE_CHECKING:
     from rocelab.labfile.schemes.scheme_spec import SchemeSpec
@@ -75,10 +77,11 @@ def scheme(
         name: counted for name, counted in counters.items() if counted.steered or counted.misses
     }
     if kind is None and busy:
-        grid = table("RoCE packets", ("switch", *_COUNTED))
-        for name, counted in list(busy.items())[:_SHOWN_SWITCHES]:
-            grid.add_row(name, *(f"{getattr(counted, key):,}" for key in _COUNTED))
-        out().print(grid)
+        rows = [
+            (name, *(getattr(counts, key) for key in _COUNTED)) for name, counts in busy.items()
+        ]
+        head = (Column("switch"), *columns(Unit.COUNT, *_COUNTED))
+        show_blocks(Table("RoCE packets", head, tuple(rows[:_SHOWN_SWITCHES])))
         if len(busy) > _SHOWN_SWITCHES:
             say(f"and {len(busy) - _SHOWN_SWITCHES} more switches: --json has them")
 

@@ -12,7 +12,7 @@ import typer
 
 from rocelab.cli.arguments import JsonOption, note_own
 from rocelab.cli.simulate import note_compiling
-from rocelab.report.console import err, progress_bars, show, write_json
+from rocelab.report.console import err, progress_bars, show_blocks, write_json
 
 if TYPE_CHECKING:
     from rocelab.sim.sweep.run import SweepResult
@@ -111,7 +111,7 @@ def _print_rows(asked: Sweep, found: SweepResult) -> None:
     good = [row for row in found.rows if row["error"] is None]
     names = [name for name in figure_names(asked, good) if name not in NOT_DRAWN]
     table = figures_table(asked, good, names, extremes=False)
-    show(replace(table, title="Medians", most=_SHOWN_ROWS))
+    show_blocks(replace(table, title="Medians", most=_SHOWN_ROWS))
 
 
 def _conclude(asked: Sweep, found: SweepResult, folder: Path) -> None:

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit, share
 from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
 from rocelab.linux.rights import need_root
-from rocelab.report.console import out, say, table, write_json
+from rocelab.report.console import say, show_blocks, write_json
+from rocelab.report.document import Column, Row, Table, columns
 
 if TYPE_CHECKING:
     from rocelab.dataplane.controller.rounds import Round
     from rocelab.lab.lab import RunningLab
 
 _SHOWN_ENTRIES = 20
+_MS = 10**6
+"""In nanoseconds."""
 
 
 def te(
@@ -59,50 +63,67 @@ def te(
     state = f"process {pid}" if pid is not None else "no process"
     say(f"lab {chosen.name}: scheme {scheme.kind}, controller: {state}")
     if optimum is not None:
-        say(f"optimum for the demands as they are now: {optimum:.3f} of the most used link")
+        say(f"optimum for the demands as they are now: {share(optimum)} of the most used link")
     if not rounds:
         say("it has no controller: `rocelab scheme LAB te` starts one")
         return
     _print_rounds(rounds)
     _print_tiers(rounds[-1])
     if entries:
-        grid = table(
-            "entries", ("switch", "source", "destination", "port", "hash"), left=3, names=3
+        rows = [
+            (key.node, key.source, key.destination, key.source_port, f"{value:#x}")
+            for key, value in sorted(entries.items())
+        ]
+        head = (
+            *columns(Unit.TEXT, "switch", "source", "destination"),
+            Column("port", Unit.NUMBER),
+            Column("hash", Unit.FIGURE),
         )
-        for key, value in sorted(entries.items())[:_SHOWN_ENTRIES]:
-            grid.add_row(key.node, key.source, key.destination, str(key.source_port), f"{value:#x}")
-        out().print(grid)
+        show_blocks(Table("entries", head, tuple(rows[:_SHOWN_ENTRIES]), names=3))
         if len(entries) > _SHOWN_ENTRIES:
             say(f"and {len(entries) - _SHOWN_ENTRIES} more: --json has them")
 
 
 def _print_rounds(rounds: list[Round]) -> None:
-    from datetime import datetime
-
-    columns = ("at", "because of", "flows", "lost", "set", "removed", "collect ms", "engine ms")
-    grid = table("last rounds", (*columns, "program ms", "most used", "optimum"), left=2)
-    for te_round in rounds:
-        at = datetime.fromtimestamp(te_round.started_unix_s).astimezone()
-        grid.add_row(
-            f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}",
-            ", ".join(te_round.reasons),
-            *map(str, (te_round.demands, te_round.lost, te_round.changed, te_round.removed)),
-            *(f"{ms:.1f}" for ms in (te_round.collect_ms, te_round.engine_ms, te_round.program_ms)),
-            f"{te_round.max_utilisation:.3f}",
-            "" if te_round.lp_bound is None else f"{te_round.lp_bound:.3f}",
-        )
-    out().print(grid)
+    head = (
+        *columns(Unit.TEXT, "at", "because of"),
+        *columns(Unit.COUNT, "flows", "lost", "set", "removed"),
+        *columns(Unit.NS, "collect", "engine", "program"),
+        *columns(Unit.SHARE, "most used", "optimum"),
+    )
+    show_blocks(Table("last rounds", head, tuple(map(_round_row, rounds))))
     for problem in rounds[-1].problems:
         say(f"problem: {problem}")
+
+
+def _round_row(te_round: Round) -> Row:
+    from datetime import datetime
+
+    at = datetime.fromtimestamp(te_round.started_unix_s).astimezone()
+    times_ms = (te_round.collect_ms, te_round.engine_ms, te_round.program_ms)
+    return (
+        f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}",
+        ", ".join(te_round.reasons),
+        te_round.demands,
+        te_round.lost,
+        te_round.changed,
+        te_round.removed,
+        *(time_ms * _MS for time_ms in times_ms),
+        te_round.max_utilisation,
+        "" if te_round.lp_bound is None else te_round.lp_bound,
+    )
 
 
 def _print_tiers(last: Round) -> None:
     if not last.tiers:
         return
-    grid = table("utilisation as placed", ("links", "count", "most used", "mean"))
-    for name, use in last.tiers.items():
-        grid.add_row(name, str(use.links), f"{use.maximum:.3f}", f"{use.mean:.3f}")
-    out().print(grid)
+    head = (
+        Column("links"),
+        Column("count", Unit.COUNT),
+        *columns(Unit.SHARE, "most used", "mean"),
+    )
+    rows = ((name, use.links, use.maximum, use.mean) for name, use in last.tiers.items())
+    show_blocks(Table("utilisation as placed", head, tuple(rows)))
 
 
 def _bound(lab: RunningLab) -> float:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.quantities import Unit, bandwidth, duration, share
 from rocelab.cli.arguments import JsonOption, LabArgument
 from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.simulate import HashingOption, SchemeOption, asked_jobs, asked_spec, note_compiling
-from rocelab.report.console import err, out, progress_bars, table, write_json
+from rocelab.report.console import err, progress_bars, show_blocks, write_json
+from rocelab.report.document import Column, Note, Table, columns
 
 if TYPE_CHECKING:
     from rocelab.jobs.collectives import Pattern
@@ -41,7 +43,6 @@ def reference(
     rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8
     """
     from rocelab.base.documents import read_text
-    from rocelab.base.units import SIZE, format_duration
     from rocelab.sim.simulate import simulate
     from rocelab.sim.traces.nccl_tests import read_nccl_tests
     from rocelab.sim.traces.reference import compare, fit_alpha_beta
@@ -71,21 +72,23 @@ def reference(
         return
     for note in test.notes:
         err().print(f"note: {note}", markup=False, soft_wrap=True)
-    title = f"{test.pattern} of {test.ranks} ranks: busbw, GB/s"
-    shown = table(title, ("size", "measured", "simulated", "simulated / measured"))
-    for row in found:
-        shown.add_row(
-            SIZE.written(row.size_bytes),
-            f"{row.measured_busbw_gbs:.2f}",
-            f"{row.simulated_busbw_gbs:.2f}",
-            f"{row.ratio:.2f}",
-        )
-    out().print(shown)
-    out().print(
-        f"measured: {format_duration(fit.latency_ns)} + size / {fit.bandwidth_gbs:.1f} GB/s, "
-        f"{fit.worst:.1%} off at most",
-        highlight=False,
+    table = Table(
+        f"{test.pattern} of {test.ranks} ranks: busbw",
+        (
+            Column("size", Unit.BYTES),
+            *columns(Unit.GB_PER_S, "measured", "simulated"),
+            Column("simulated / measured", Unit.RATIO),
+        ),
+        tuple(
+            (row.size_bytes, row.measured_busbw_gbs, row.simulated_busbw_gbs, row.ratio)
+            for row in found
+        ),
     )
+    text = (
+        f"measured: {duration(fit.latency_ns)} + size / {bandwidth(fit.bandwidth_gbs)}, "
+        f"{share(fit.worst)} off at most"
+    )
+    show_blocks(table, Note(text))
 
 
 def _asked(options: dict[str, str]) -> tuple[Pattern | None, int | None]:

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rocelab.base.quantities import Unit
 from rocelab.base.wording import visible
+from rocelab.report.document import Column, Table
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
-    from rich.table import Table
     from rich.text import Text
 
     from rocelab.base.progress import Progress, ProgressSink
@@ -80,7 +81,7 @@ def say(text: str) -> None:
     out().print(text, markup=False, soft_wrap=True)
 
 
-def show(*blocks: Block) -> None:
+def show_blocks(*blocks: Block) -> None:
     """Print blocks of a document on stdout."""
     from rocelab.report.renderers.terminal import print_blocks
 
@@ -108,20 +109,6 @@ def write(pieces: Iterable[str]) -> None:
 def write_json(document: object) -> None:
     """Write one JSON document to stdout."""
     write([json.dumps(document, indent=1), "\n"])
-
-
-def table(title: str, columns: Iterable[str], *, left: int = 1, names: int = 1) -> Table:
-    """A plain table whose first `left` columns are text and the others figures.
-
-    No name and no figure is cut on a narrow terminal: columns without room follow below, repeating
-    the first `names` columns, which identify the rows.
-    """
-    from rocelab.report.tables import WholeTable
-
-    made = WholeTable(title, names)
-    for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index < left else "right")
-    return made
 
 
 @contextmanager
@@ -156,9 +143,9 @@ def progress_bars() -> Iterator[ProgressSink]:
 
 def seconds_table(seconds: Mapping[str, float]) -> Table:
     """Seconds by stage with their sum."""
-    made = table("", ("stage", "seconds"))
-    for stage, taken in seconds.items():
-        made.add_row(stage, f"{taken:.2f}")
-    made.add_section()
-    made.add_row("total", f"{sum(seconds.values()):.2f}")
-    return made
+    return Table(
+        "",
+        (Column("stage"), Column("seconds", Unit.FIGURE)),
+        tuple((stage, f"{taken:.2f}") for stage, taken in seconds.items()),
+        foot=("total", f"{sum(seconds.values()):.2f}"),
+    )

@@ -64,7 +64,7 @@ def rich_table(table: Table) -> WholeTable:
     made = WholeTable("", table.names)
     for column in table.columns:
         justify = "left" if column.is_text else "right"
-        made.add_column(column.title, justify=justify, no_wrap=column.unbroken)  # type: ignore[arg-type]
+        made.add_column(_text(column.title), justify=justify, no_wrap=column.unbroken)  # type: ignore[arg-type]
     made.show_header = any(column.title for column in table.columns)
     for number, row in enumerate((*table.rows, *((table.foot,) if table.foot else ()))):
         if number == len(table.rows):

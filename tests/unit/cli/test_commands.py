@@ -208,7 +208,7 @@ def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab: Comma
     assert outcome.code == 0
     assert ["atsw", "2", "1", "2"] in rows
     assert ["rtsw", "8", "8", "8"] in rows
-    assert ["rtsw", "to", "ctsw", "16", "400G", "9000", "16"] in rows
+    assert ["rtsw", "to", "ctsw", "16", "400", "Gb/s", "9000", "16"] in rows
     assert ["rtsw", "rtsw,", "another", "AI", "zone", "2"] in rows
     assert ["rtsw", "8", "400G", "800G", "1:2"] in rows
 
@@ -221,7 +221,7 @@ def test_a_plan_for_people_tells_planes_from_segments_and_counts_nics_of_two_por
     assert ["tor", "8", "8", "12", "8"] in rows
     assert ["tor", "pair", "tor,", "another", "segment", "2"] in rows
     assert ["agg", "agg,", "another", "plane", "2"] in rows
-    assert ["agg", "4", "1.6T", "800G", "2:1"] in rows
+    assert ["agg", "4", "1.6", "Tb/s", "800", "Gb/s", "2:1"] in rows
 
 
 def test_a_plan_for_programs_is_the_same_every_time(rocelab: CommandLine) -> None:

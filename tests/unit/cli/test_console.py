@@ -14,10 +14,12 @@ from rich.text import Text
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from rocelab.base.quantities import Unit
 from rocelab.cli.app import run
-from rocelab.report.console import err, note, out, say, table
+from rocelab.report.console import err, note, out, say, show_blocks
+from rocelab.report.document import Column, Table, columns
 from rocelab.report.drill import drill_document
-from rocelab.report.renderers.terminal import print_document
+from rocelab.report.renderers.terminal import print_blocks, print_document
 from tests.helpers import report_sample
 
 HOSTILE = "\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\ud800"
@@ -25,16 +27,12 @@ SHOWN = r"\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\u
 
 
 def titled(console: Console) -> None:
-    grid = table(HOSTILE, ("a",))
-    grid.add_row("x" * 200)
-    grid.caption = HOSTILE
-    console.print(grid)
+    print_blocks([Table(HOSTILE, (Column("a"),), (("x" * 200,),), caption=HOSTILE)], console)
 
 
 def in_a_cell(console: Console) -> None:
-    grid = table("", ("a", HOSTILE))
-    grid.add_row(HOSTILE, HOSTILE)
-    console.print(grid)
+    table = Table("", columns(Unit.TEXT, "a", HOSTILE), ((HOSTILE, HOSTILE),))
+    print_blocks([table], console)
 
 
 def in_the_title_of_a_drill(console: Console) -> None:
@@ -79,10 +77,8 @@ def test_lines_for_a_person_show_control_characters(capsys: pytest.CaptureFixtur
 def test_columns_stay_in_line_beside_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    grid = table("", ("name", "count"))
-    grid.add_row("\x1b[31mred", "1")
-    grid.add_row("plain", "2")
-    out().print(grid)
+    head = (Column("name"), Column("count", Unit.COUNT))
+    show_blocks(Table("", head, (("\x1b[31mred", 1), ("plain", 2))))
 
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert len({len(line) for line in lines[-2:]}) == 1, lines
