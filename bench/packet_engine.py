@@ -1,6 +1,6 @@
 """`python -m bench.packet_engine`: the speed of the packet engine.
 
-Each row is a permutation of 2 MB per host at 100G on a three-tier fat tree with PFC, 4 KB packets
+Each row is a permutation of 2 MB per host at 100G on a three-tier fat tree with PFC, 4 kB packets
 and an ACK for each: the traffic that packet simulators are compared with. A row is two processes:
 the first compiles the loop, the second loads it from the cache and then runs the loop once more.
 Times are seconds of CPU. Writes bench/packet_engine.json and bench/packet_engine.md.
@@ -115,8 +115,8 @@ def markdown(rows: list[Row], machine: str) -> str:
         "",
         f"On {machine}, one thread, seconds of CPU.",
         "",
-        "A permutation of 2 MB per host at 100G on a three-tier fat tree with PFC (XOFF at 100 KB "
-        "for each port that a packet came by), 4 KB packets and an ACK for each; a packet-hop is a "
+        "A permutation of 2 MB per host at 100G on a three-tier fat tree with PFC (XOFF at 100 kB "
+        "for each port that a packet came by), 4 kB packets and an ACK for each; a packet-hop is a "
         "transmission of a packet or an ACK. The run is "
         "compiled for the first time, loaded from the cache in a new process, or the second in its "
         "process: the loop alone. Memory is the process's peak, with fabric and paths, above that "

@@ -14,7 +14,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.linux.linkwatch import LinkWatch
 from rocelab.linux.priority import run_first
 from rocelab.observe.stages.delay import DelayProbe
@@ -67,8 +67,8 @@ def main() -> None:
             times = (delay.median_ns, delay.p99_ns, delay.max_ns)
             table.add_row(
                 "busy" if busy else "idle",
-                format_duration(interval_s * 1e9),
-                *map(format_duration, times),
+                quantities.duration(interval_s * 1e9),
+                *map(quantities.duration, times),
                 str(delay.probes),
             )
     Console().print(table)

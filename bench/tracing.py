@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from rocelab import Lab, RunningLab, TrafficResult
+from rocelab.base import quantities
 from rocelab.base.statistics import spread
-from rocelab.base.units import format_duration
 from rocelab.jobs.flow import permutation
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.observe.stages.recorder import StageRecorder
@@ -129,7 +129,8 @@ def costs_table(costs: Mapping[bool, Sequence[Cost]]) -> Table:
             if known:
                 values = spread(known)
                 cells = [
-                    format_duration(ns) for ns in (values.median, values.minimum, values.maximum)
+                    quantities.duration(ns)
+                    for ns in (values.median, values.minimum, values.maximum)
                 ]
                 table.add_row(name, "on" if traced else "off", *cells, str(len(known)))
     return table

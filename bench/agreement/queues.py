@@ -21,7 +21,7 @@ NEAR = 0.2
 """The largest relative difference of high-water marks that counts as near."""
 
 LEAST_DEEP_BYTES = 5 * 4154
-"""Five frames of 4 KB. Of a queue that holds less, NEAR is less than a frame."""
+"""Five frames of 4 kB. Of a queue that holds less, NEAR is less than a frame."""
 
 
 @dataclass(frozen=True, slots=True)

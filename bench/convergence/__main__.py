@@ -36,9 +36,9 @@ from bench.convergence.render import DOCUMENT, PAGE, PLOT, pages
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
 from rocelab import InputError, RocelabError
+from rocelab.base import quantities
 from rocelab.base.documents import to_json
 from rocelab.base.interruption import ending
-from rocelab.base.units import format_duration
 from rocelab.record import recorded_labs
 from rocelab.routing.frr.installation import find_installation
 from rocelab.sim.events.reaction import Breakage
@@ -201,7 +201,7 @@ def _told(result: CellResult) -> str:
         return f"FAILED: {result.failed.splitlines()[0]}"
     one = summarise([failure.failure for failure in result.failures])
     times = [
-        "never" if time_ns is None else format_duration(time_ns)
+        "never" if time_ns is None else quantities.duration(time_ns)
         for time_ns in (one.median_ns, one.max_ns)
     ]
     rejected = f", {result.rejected} rejected" if result.rejected else ""

@@ -19,7 +19,7 @@ from bench.convergence.document import (
     summarise,
 )
 from bench.convergence.plan import PLAN, Cell, FaultClass, Site
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.report.stages import CAUSES
 
 PLOT = "convergence-table.svg"
@@ -115,8 +115,8 @@ def _traffic(cell: CellResult) -> str:
     return (
         f"Traffic: {cell.flows} flows of {cell.rate_pps:,} packets/s, {cell.crossing} of them over "
         f"what fails; no time is finer than their packet interval, "
-        f"{format_duration(10**9 / cell.rate_pps)}. Validation time: "
-        f"{format_duration(cell.method.sustained_ns)}."
+        f"{quantities.duration(10**9 / cell.rate_pps)}. Validation time: "
+        f"{quantities.duration(cell.method.sustained_ns)}."
     )
 
 
@@ -138,7 +138,7 @@ def _class_section(
         return []
     lines = [f"## {_heading(fault)}", ""]
     if fault.theory_ns is not None:
-        earliest, latest = map(format_duration, fault.theory_ns)
+        earliest, latest = map(quantities.duration, fault.theory_ns)
         lines += [
             f"By protocol a session detects the failure after {earliest} to {latest}; each end "
             "detects it independently, and routing follows.",
@@ -211,7 +211,7 @@ def _row(place: str, cell: CellResult) -> str:
 def _time(time_ns: int | None, summary: Summary) -> str:
     if time_ns is None:
         return "never"
-    text = format_duration(time_ns) if time_ns else "0"
+    text = quantities.duration(time_ns) if time_ns else "0"
     return f"{text} ({summary.unrestored} never)" if summary.unrestored else text
 
 
@@ -257,7 +257,7 @@ def _stage_row(title: str, traced: Sequence[Failure]) -> str | None:
 
 def _median(times_ns: Sequence[int | None]) -> str:
     known = [time_ns for time_ns in times_ns if time_ns is not None]
-    return format_duration(percentile(known, 0.5)) if known else "-"
+    return quantities.duration(percentile(known, 0.5)) if known else "-"
 
 
 def _repairs_section(by_name: Mapping[str, CellResult]) -> list[str]:
@@ -307,14 +307,15 @@ def _job_section(job: LinkFailureTest | None) -> list[str]:
         "| jobs | steady iteration, median | JCT overhead of the failed one: median | p95 | max "
         "| within p99 | packets sent again: median | max |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|",
-        f"| {len(overheads)} | {format_duration(steady_ns)} | {statistics.median(overheads):.1%} "
-        f"| {p95:.1%} | {max(overheads):.1%} | {within} of {len(overheads)} "
-        f"| {statistics.median(job.retransmitted):.0f} | {max(job.retransmitted)} |",
+        f"| {len(overheads)} | {quantities.duration(steady_ns)} | "
+        f"{statistics.median(overheads):.1%} | {p95:.1%} | {max(overheads):.1%} | {within} of "
+        f"{len(overheads)} | {statistics.median(job.retransmitted):.0f} | {max(job.retransmitted)} "
+        "|",
         "",
         f"Times are in the lab's clock, {job.dilation:,.0f} times slower than the network that is "
         "modelled; BGP is not slowed down, so an outage of 100 ms is "
-        f"{format_duration(1e8 / job.dilation)} of the model: this is the cost in a fabric that "
-        f"converges as fast. {job.rejected} further jobs were not valid.",
+        f"{quantities.duration(1e8 / job.dilation)} of the model: this is the cost in a fabric "
+        f"that converges as fast. {job.rejected} further jobs were not valid.",
         "",
     ]
 

@@ -27,8 +27,8 @@ from rocelab.sim.engine.run import run
 from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES, Simulation
 
 RACKS, UPLINKS = 16, 16
-SIZES = {"64 KB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}
-PACKET_SIZES = ("64 KB", "1 MB", "16 MB")
+SIZES = {"64 kB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}
+PACKET_SIZES = ("64 kB", "1 MB", "16 MB")
 """Larger ones take the packet engine minutes each."""
 
 SCHEMES: dict[str, SchemeSpec] = {

@@ -238,7 +238,7 @@ def hpn(validation: Validation) -> list[str]:
         "that the ToR has already used, but a rack's flows use all uplinks and so both halves. "
         "The published Clos hashes a third time in the tier above; this page does not show "
         "polarization there.",
-        "- A fluid has no queues, so it cannot show the published ones (267 KB against 3 KB, and "
+        "- A fluid has no queues, so it cannot show the published ones (267 kB against 3 kB, and "
         "-91.8 % with two planes).",
         f"- Queue pairs give up after {waits}: NCCL's timeout of 2^20 x 4.096 us eight times as "
         "written, and at the four times that hardware may take. The published boundary, between "
@@ -315,7 +315,7 @@ def fluid(validation: Validation) -> list[str]:
     return [
         *lines,
         "",
-        "Headers (82 bytes a packet with preamble, FCS and gap, 4 KB of payload) and 1 us a hop "
+        "Headers (82 bytes a packet with preamble, FCS and gap, 4 kB of payload) and 1 us a hop "
         f"are counted; for large transfers that is {large:+.1%}. Queues, congestion control that "
         "approaches a fair rate, losses and go-back-N are not included. Together they account for "
         "the rest of the published 17 %, so a large simulated permutation ends too early by that "

@@ -21,11 +21,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
+from rocelab.base import quantities
 from rocelab.base.errors import MachineError
 from rocelab.base.interpreter import imported
 from rocelab.base.interruption import shielded
 from rocelab.base.trust import not_used, private_folder
-from rocelab.base.units import format_size
 
 LOCK = "lock"
 """A file in each cache folder that only its user may open: another user who can open it could hold
@@ -53,8 +53,8 @@ def numba() -> ModuleType:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit < LEAST_BYTES:
         raise MachineError(
-            f"a process may use {format_size(limit)} here, and compiling a simulation needs "
-            f"{format_size(LEAST_BYTES)}",
+            f"a process may use {quantities.size(limit)} here, and compiling a simulation needs "
+            f"{quantities.size(LEAST_BYTES)}",
             "raise the limit with `ulimit -v`",
         )
     module = imported("numba")

@@ -1,4 +1,4 @@
-"""Quantities as network engineers write them: `400G`, `800KB`, `50ms`.
+"""Quantities as lab files have them: `400G`, `800KB`, `50ms`; `quantities` has those of reports.
 
 Each parser takes the text of a spec and returns a whole number in the base unit in its name. Rates
 are decimal (1G = 10^9 bit/s); sizes are decimal (1KB = 1,000 bytes) or binary (1KiB = 1,024 bytes),
@@ -76,12 +76,13 @@ RATE = UnitScale(
 SIZE = UnitScale(
     expected="a size such as 800KB, 16MB or 64KiB",
     base_unit="bytes",
-    hint="a size is bytes: a number and B, KB, MB, GB (powers of 1,000) or KiB, MiB, GiB "
+    hint="a size is bytes: a number and B, kB or KB, MB, GB (powers of 1,000) or KiB, MiB, GiB "
     "(powers of 1,024)",
     units={
         "GB": 10**9,
         "MB": 10**6,
         "KB": 10**3,
+        "kB": 10**3,
         "GiB": 2**30,
         "MiB": 2**20,
         "KiB": 2**10,
@@ -118,37 +119,6 @@ def parse_size_bytes(text: object) -> int:
 def parse_duration_ns(text: object) -> int:
     """Nanoseconds from `50ms`, `3s`, `300us`. Raises ValueError for anything else."""
     return DURATION.parse(text)
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _scaled(value: float, *units: tuple[str, float]) -> str | None:
-    """A value to three digits in the largest of the units that it reaches, if any."""
-    rounded = float(f"{value:.3g}")
-    for unit, scale in units:
-        if abs(rounded) >= scale:
-            return f"{_three_digits(rounded / scale)}{unit}"
-    return None
-
-
-def format_rate(rate_bps: float) -> str:
-    """A rate to three digits, in the usual unit: `400G`, `2.5M`."""
-    text = _scaled(rate_bps, ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
-    return text or _three_digits(float(f"{rate_bps:.3g}"))
-
-
-def format_size(size_bytes: float) -> str:
-    """A size to three digits, in the usual unit: `1.44 GB`, `6 KB`."""
-    text = _scaled(size_bytes, (" TB", 1e12), (" GB", 1e9), (" MB", 1e6), (" KB", 1e3))
-    return text or f"{size_bytes:.0f} B"
-
-
-def format_duration(duration_ns: float) -> str:
-    """A duration to three digits, in the usual unit: `1.2 s`, `35.4 ms`."""
-    text = _scaled(duration_ns, (" s", 1e9), (" ms", 1e6), (" us", 1e3))
-    return text or f"{duration_ns:.0f} ns"
 
 
 def _schema(quantity: UnitScale) -> WithJsonSchema:

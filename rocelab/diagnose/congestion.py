@@ -214,7 +214,7 @@ def _verdict(case: Case, full: _FullLink, cause: Cause) -> CauseVerdict:
 def _queue_line(full: _FullLink) -> str:
     queue = full.queue
     mean = (
-        "" if queue.depth_mean_bytes is None else f", {queue.depth_mean_bytes / 1e3:,.0f} KB deep"
+        "" if queue.depth_mean_bytes is None else f", {queue.depth_mean_bytes / 1e3:,.0f} kB deep"
     )
     return (
         f"a queue built up at {queue.node}:{queue.interface}: it marked "

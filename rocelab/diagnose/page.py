@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import lateness
 from rocelab.diagnose.document import top_ns
@@ -70,7 +70,7 @@ def lateness_map(diagnosis: Diagnosis, case: Case) -> Figure:
     if verdict.cause is Cause.INVALID:
         title = "the run exceeded its limits, so there is no verdict on the network"
     elif verdict.cause is not Cause.NONE:
-        title = f"{verdict.cause}: {verdict.subject} ({format_duration(verdict.excess.lab_ns)})"
+        title = f"{verdict.cause}: {verdict.subject} ({quantities.duration(verdict.excess.lab_ns)})"
     axis.set_title(
         f"{title}\nhow late what a rank was sent arrived, by step ({steps} per iteration)",
         color=INK,

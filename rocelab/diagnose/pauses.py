@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rocelab.base.units import format_size
+from rocelab.base import quantities
 from rocelab.base.wording import listed
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import Floats, Numbers
@@ -155,11 +155,11 @@ def _receiver(
     asked = [port.least_held_bytes for port in lossless.ports if port.node == server]
     least = min((held for held in asked if held is not None), default=nic.buffer.full)
     is_storm = least < nic.buffer.empty
-    asks = f"it should ask only above {format_size(nic.buffer.full)}"
+    asks = f"it should ask only above {quantities.size(nic.buffer.full)}"
     why = (
-        f"its receive buffer held only {format_size(least)} when it asked for one: {asks}"
+        f"its receive buffer held only {quantities.size(least)} when it asked for one: {asks}"
         if is_storm
-        else f"its receive buffer held {format_size(least)} or more whenever it asked: {asks}"
+        else f"its receive buffer held {quantities.size(least)} or more whenever it asked: {asks}"
     )
     return PauseOrigin(
         server,

@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from rocelab.base import quantities
 from rocelab.base.errors import InputError, Problem, SpecError
-from rocelab.base.units import DURATION, DurationNs, SizeBytes, format_duration
+from rocelab.base.units import DURATION, DurationNs, SizeBytes
 from rocelab.base.wording import KeyPath, RefusedError, dotted, listed
 from rocelab.faults.base import MAX_DURATION
 from rocelab.faults.fault_spec import FaultSpec
@@ -270,9 +271,9 @@ class PhaseBody(SpecModel):
                 )
             if probes.duration - fault.last_change < sustained:
                 raise RefusedError(
-                    f"the fault at {format_duration(fault.at)} leaves less than measure.sustained "
-                    f"({format_duration(sustained)}) between its last change and the end of the "
-                    "traffic: recovery cannot be seen",
+                    f"the fault at {quantities.duration(fault.at)} leaves less than "
+                    f"measure.sustained ({quantities.duration(sustained)}) between its last change "
+                    "and the end of the traffic: recovery cannot be seen",
                     "lengthen traffic.duration, or let the fault be earlier or shorter",
                     keys=("faults",),
                 )
@@ -285,16 +286,16 @@ class PhaseBody(SpecModel):
             return self
         if interval * probes.rate_pps < 5 * SECOND:
             raise RefusedError(
-                f"a sampling interval of {format_duration(interval)} holds fewer than 5 packets of "
-                f"a flow at {probes.rate_pps} packets/s",
+                f"a sampling interval of {quantities.duration(interval)} holds fewer than 5 "
+                f"packets of a flow at {probes.rate_pps} packets/s",
                 f"make measure.sampling_interval at least "
-                f"{format_duration(5 * SECOND / probes.rate_pps)}",
+                f"{quantities.duration(5 * SECOND / probes.rate_pps)}",
                 keys=["measure", "traffic"],
             )
         if interval > probes.duration:
             raise RefusedError(
-                f"a sampling interval of {format_duration(interval)} is longer than the counted "
-                f"traffic, {format_duration(probes.duration)}",
+                f"a sampling interval of {quantities.duration(interval)} is longer than the "
+                f"counted traffic, {quantities.duration(probes.duration)}",
                 "shorten measure.sampling_interval or lengthen traffic.duration",
                 keys=["measure", "traffic"],
             )

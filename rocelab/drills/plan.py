@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.base import quantities
 from rocelab.base.errors import InputError
-from rocelab.base.units import format_duration
 from rocelab.base.wording import name_hint
 from rocelab.drills.drill_spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.drills.hashing import reseeded
@@ -150,9 +150,9 @@ def _faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
         probes = phase.probes
         if probes is not None and last_ns > probes.duration - phase.measure.sustained:
             raise InputError(
-                f"{timed.spec.kind} at {format_duration(timed.begins_ns)} changes the lab as late "
-                f"as {format_duration(last_ns)}, and the traffic ends at "
-                f"{format_duration(probes.duration)}",
+                f"{timed.spec.kind} at {quantities.duration(timed.begins_ns)} changes the lab as "
+                f"late as {quantities.duration(last_ns)}, and the traffic ends at "
+                f"{quantities.duration(probes.duration)}",
                 hint="lengthen traffic.duration, or give the campaign fewer faults",
             )
     return faults

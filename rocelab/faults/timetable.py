@@ -12,8 +12,8 @@ from contextlib import contextmanager, nullcontext
 from enum import IntEnum
 from itertools import chain
 
+from rocelab.base import quantities
 from rocelab.base.interruption import shielded
-from rocelab.base.units import format_duration
 from rocelab.faults.base import CarrierFault, LinksFault, NodeFault, Timed
 from rocelab.faults.injector import InjectedChange, Injector, RunningFault
 from rocelab.linux.bracket import realtime_ns
@@ -208,16 +208,16 @@ class _OverError(Exception):
 def _late(change: InjectedChange, late_ns: int) -> str:
     return (
         f"not valid because {change.fault.kind} of {change.fault.subject} "
-        f"{'began' if change.begins else 'ended'} {format_duration(late_ns)} late "
-        f"(the limit is {format_duration(LATE_LIMIT_NS)})"
+        f"{'began' if change.begins else 'ended'} {quantities.duration(late_ns)} late "
+        f"(the limit is {quantities.duration(LATE_LIMIT_NS)})"
     )
 
 
 def _uncertain(change: InjectedChange) -> str:
     return (
         f"not valid because {change.fault.kind} of {change.fault.subject} may have begun up to "
-        f"{format_duration(change.took_ns)} after its stamp (the limit is "
-        f"{format_duration(LATE_LIMIT_NS)})"
+        f"{quantities.duration(change.took_ns)} after its stamp (the limit is "
+        f"{quantities.duration(LATE_LIMIT_NS)})"
     )
 
 

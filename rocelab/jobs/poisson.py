@@ -16,9 +16,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from rocelab.base import quantities
 from rocelab.base.arrays import Floats, Longs
 from rocelab.base.errors import InputError
-from rocelab.base.units import SHARE, DurationNs, SharePpm, format_duration
+from rocelab.base.units import SHARE, DurationNs, SharePpm
 from rocelab.jobs.flow_list import MOST_FLOWS, FlowList
 from rocelab.jobs.transport import MAX_DURATION
 from rocelab.labfile.base import SpecModel
@@ -88,7 +89,7 @@ def poisson_flows(spec: PoissonSpec, nic_bps: Floats, seed: int, job: str = "poi
     flows_per_s = spec.load / 1e6 * nic_bps / (8 * sizes.mean_bytes)
     duration_s = spec.duration / 1e9
     expected = float(flows_per_s.sum()) * duration_s
-    asked = f"{SHARE.written(spec.load)} of {ranks:,} NICs for {format_duration(spec.duration)}"
+    asked = f"{SHARE.written(spec.load)} of {ranks:,} NICs for {quantities.duration(spec.duration)}"
     if expected > MOST_FLOWS:
         raise InputError(
             f"{job}: {asked} are about {expected:,.0f} flows; at most {MOST_FLOWS:,} are simulated",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.base.units import format_size
+from rocelab.base import quantities
 from rocelab.base.wording import KeyPath, RefusedError
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.pfc import PfcSpec
@@ -99,9 +99,9 @@ def check_shared_memory(pfc: PfcSpec, links: Links) -> None:
         return
     ports = sum(count for _, count in links)
     raise RefusedError(
-        f"a switch has no memory left to share: of {format_size(pfc.memory)} a port, "
-        f"{format_size(round(pool / ports))} are headroom and {format_size(reserved // ports)} are "
-        "reserved",
+        f"a switch has no memory left to share: of {quantities.size(pfc.memory)} a port, "
+        f"{quantities.size(round(pool / ports))} are headroom and "
+        f"{quantities.size(reserved // ports)} are reserved",
         "more queues.pfc.memory, fewer classes, less reserved, or less headroom: a shorter "
         "links.delay or an oversubscription",
         keys=_responsible(pfc, links),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.report.replay.recording import RecordedRun, recorded_jobs, recorded_probes
 from rocelab.report.stages import CAUSES
 from rocelab.results.drill import JobsRun
@@ -104,8 +104,8 @@ def _said(report: JobReport) -> Iterator[str]:
         hit, dilation = report.impact, report.clock.dilation
         yield (
             f"Iteration {hit.iteration + 1}, which the first fault hit, took "
-            f"{format_duration(hit.failed_ns / dilation)} of the modelled network; the median of "
-            f"{hit.steady} before it was {format_duration(hit.steady_ns / dilation)}."
+            f"{quantities.duration(hit.failed_ns / dilation)} of the modelled network; the median "
+            f"of {hit.steady} before it was {quantities.duration(hit.steady_ns / dilation)}."
         )
     resent = report.transport.retransmitted
     yield f"{resent:,} of {report.transport.data_packets:,} data packets were sent again."

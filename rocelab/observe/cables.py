@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.dataplane.impairments import cables
 from rocelab.dataplane.impairments.delayline import LATE_PART, VERY_LATE, Lateness
 from rocelab.planning.delays import lab_delay_ns
@@ -32,7 +32,7 @@ class CableFigures:
             for switch in self.broken
         ]
         if self.lateness.very_late:
-            limit = format_duration(VERY_LATE * self.delay_ns)
+            limit = quantities.duration(VERY_LATE * self.delay_ns)
             texts.append(
                 f"not valid because {self.lateness.very_late:,} packets left a link more than "
                 f"{limit} late ({VERY_LATE} times links.delay)"
@@ -46,8 +46,9 @@ class CableFigures:
             return ()
         return (
             f"{late:,} of {packets:,} packets left a link later than links.delay by more than 1/"
-            f"{LATE_PART} of it; on average a link took {format_duration(total_ns / packets)} more "
-            f"than {format_duration(self.delay_ns)} of the lab's clock: a larger dilation helps",
+            f"{LATE_PART} of it; on average a link took {quantities.duration(total_ns / packets)} "
+            f"more than {quantities.duration(self.delay_ns)} of the lab's clock: a larger dilation "
+            "helps",
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.dataplane.controller.rounds import read_rounds
 from rocelab.dataplane.impairments.delayline import VERY_LATE, Lateness
 from rocelab.dataplane.impairments.program import IMPAIRMENTS
@@ -119,7 +119,7 @@ def _delay_problems(lab: RunningLab, before: Lateness) -> Iterator[str]:
             "or was stopped"
         )
     if count := lab.impairments.lateness().very_late - before.very_late:
-        limit = format_duration(VERY_LATE * IMPAIRMENTS.least_ns)
+        limit = quantities.duration(VERY_LATE * IMPAIRMENTS.least_ns)
         yield (
             f"not valid because {count:,} packets that a fault delays left {limit} late or later, "
             f"and more than {VERY_LATE} times the delay: the process that delays them stalled"

@@ -6,7 +6,7 @@ modelled network with how long a run of a lab lasts.
 
 from __future__ import annotations
 
-from rocelab.base.units import format_duration, format_size
+from rocelab.base import quantities
 from rocelab.base.wording import listed
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.model import LabSpec
@@ -41,16 +41,16 @@ def unreached_marks(spec: LabSpec) -> tuple[str, ...]:
     buffer, line = queues.buffer, queues.ecn
     if line.kmin >= buffer:
         return (
-            f"queues.ecn.kmin ({format_size(line.kmin)}) is not below queues.buffer "
-            f"({format_size(buffer)}): packets of {classes} are dropped before any is marked; "
+            f"queues.ecn.kmin ({quantities.size(line.kmin)}) is not below queues.buffer "
+            f"({quantities.size(buffer)}): packets of {classes} are dropped before any is marked; "
             "lower kmin, raise buffer, or leave the classes out of queues.marked",
         )
     if line.kmax > buffer:
         share = line.pmax * (buffer - line.kmin) / (line.kmax - line.kmin)
         return (
-            f"queues.ecn.kmax ({format_size(line.kmax)}) is above queues.buffer "
-            f"({format_size(buffer)}): packets of {classes} are dropped before {share:.2g} of them "
-            f"are marked, where pmax is {line.pmax:g}",
+            f"queues.ecn.kmax ({quantities.size(line.kmax)}) is above queues.buffer "
+            f"({quantities.size(buffer)}): packets of {classes} are dropped before {share:.2g} of "
+            f"them are marked, where pmax is {line.pmax:g}",
         )
     return ()
 
@@ -69,9 +69,9 @@ def _slow_timers(spec: LabSpec) -> tuple[str, ...]:
     if spec.links.delay is not None:
         timers.append(("links.delay", spec.links.delay, "nothing arrives"))
     return tuple(
-        f"{key} ({format_duration(time_ns)}) is {format_duration(time_ns * spec.dilation)} on the "
-        f"lab's clock, at a dilation of {spec.dilation:g}: in a shorter run {then}; shorten it, or "
-        "lower dilation"
+        f"{key} ({quantities.duration(time_ns)}) is {quantities.duration(time_ns * spec.dilation)} "
+        f"on the lab's clock, at a dilation of {spec.dilation:g}: in a shorter run {then}; shorten "
+        "it, or lower dilation"
         for key, time_ns, then in timers
         if time_ns * spec.dilation > LONG_RUN_NS
     )

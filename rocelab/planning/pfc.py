@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rocelab.base.units import format_duration, format_size
+from rocelab.base import quantities
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.headroom import Headroom, divided, headroom_of
 from rocelab.labfile.model import LabSpec
@@ -143,34 +143,35 @@ def warnings(
         if full > carving.shared:
             notes.append(
                 f"{carving.role}: the static XOFFs of all ports and classes are "
-                f"{format_size(full)}, but only {format_size(carving.shared)} are shared: if more "
-                "ports fill than fit, they pause below XOFF"
+                f"{quantities.size(full)}, but only {quantities.size(carving.shared)} are shared: "
+                "if more ports fill than fit, they pause below XOFF"
             )
         marked = set(pfc.classes) & set(queues.marked)
         if marked and queues.ecn.kmin >= carving.memory:
             notes.append(
                 f"{carving.role}: no packet of a lossless class is ever marked, as kmin "
-                f"({format_size(queues.ecn.kmin)}) is not below a switch's memory "
-                f"({format_size(carving.memory)})"
+                f"({quantities.size(queues.ecn.kmin)}) is not below a switch's memory "
+                f"({quantities.size(carving.memory)})"
             )
         elif queues.ecn.kmin >= carving.marked_below:
             notes.append(
                 f"{carving.role}: pauses may come before marks, as kmin "
-                f"({format_size(queues.ecn.kmin)}) is not below "
-                f"{format_size(carving.marked_below)} (DCQCN paper, section 4)"
+                f"({quantities.size(queues.ecn.kmin)}) is not below "
+                f"{quantities.size(carving.marked_below)} (DCQCN paper, section 4)"
             )
         if carving.xon < max(needed.frame for needed, _ in carving.headroom):
             notes.append(
                 f"{carving.role}: a port resumes only when it holds less than a packet, as "
-                f"xon_offset ({format_size(pfc.xon_offset)}) is too large for an XOFF of "
-                f"{format_size(carving.xoff)}"
+                f"xon_offset ({quantities.size(pfc.xon_offset)}) is too large for an XOFF of "
+                f"{quantities.size(carving.xoff)}"
             )
     for needed in nics:
         xoff, _ = nic_thresholds(pfc, needed.total)
         if pfc.nic.xon_offset >= xoff:
             notes.append(
                 f"a NIC resumes only when its buffer is empty, as nic.xon_offset "
-                f"({format_size(pfc.nic.xon_offset)}) is not below its XOFF ({format_size(xoff)})"
+                f"({quantities.size(pfc.nic.xon_offset)}) is not below its XOFF "
+                f"({quantities.size(xoff)})"
             )
     notes += _of_dscps(queues, pfc)
     unmarked = [str(number) for number in pfc.classes if number not in queues.marked]
@@ -187,8 +188,8 @@ def warnings(
         if pfc.watchdog.detection <= obeyed_ns:
             notes.append(
                 f"the watchdog mistakes ordinary pauses for storms, as its detection "
-                f"({format_duration(pfc.watchdog.detection)}) is not longer than a sender takes to "
-                f"obey a pause ({format_duration(obeyed_ns)})"
+                f"({quantities.duration(pfc.watchdog.detection)}) is not longer than a sender "
+                f"takes to obey a pause ({quantities.duration(obeyed_ns)})"
             )
     return tuple(notes)
 
@@ -220,16 +221,17 @@ def _of_switches(pfc: PfcSpec, carvings: Sequence[Carving]) -> Iterator[str]:
     )
     if most is not None and pfc.headroom is not None and pfc.headroom < most.total:
         yield (
-            f"a headroom of {format_size(pfc.headroom)} cannot hold the {format_size(most.total)} "
-            "that may arrive after a pause: lossless classes lose packets"
+            f"a headroom of {quantities.size(pfc.headroom)} cannot hold the "
+            f"{quantities.size(most.total)} that may arrive after a pause: lossless classes lose "
+            "packets"
         )
     for carving in carvings:
         one = max(needed.total for needed, _ in carving.headroom)
         if pfc.oversubscription > 1 and carving.headroom_pool < one:
             yield (
-                f"{carving.role}: the headroom pool ({format_size(carving.headroom_pool)}) cannot "
-                f"hold the {format_size(one)} that may arrive at one port after a pause: lossless "
-                "classes lose packets"
+                f"{carving.role}: the headroom pool ({quantities.size(carving.headroom_pool)}) "
+                f"cannot hold the {quantities.size(one)} that may arrive at one port after a "
+                "pause: lossless classes lose packets"
             )
 
 
@@ -239,9 +241,10 @@ def _of_nics(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:
         room = pfc.nic.buffer - xoff
         if room < needed.total:
             yield (
-                f"a NIC that pauses at {format_size(xoff)} of its {format_size(pfc.nic.buffer)} "
-                f"cannot hold the {format_size(needed.total)} that may arrive after the pause: a "
-                "slow host loses packets"
+                f"a NIC that pauses at {quantities.size(xoff)} of its "
+                f"{quantities.size(pfc.nic.buffer)} cannot hold the "
+                f"{quantities.size(needed.total)} that may arrive after the pause: a slow host "
+                "loses packets"
             )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rocelab.base.templates import template
-from rocelab.base.units import format_rate
+from rocelab.base.units import RATE
 from rocelab.fabrics.roles import Role
 from rocelab.planning.fabric import Fabric, Link
 from rocelab.render.sketch import Band, Edge, Sketch, SketchCell, Tier, ZoneSketch, sketch
@@ -314,7 +314,7 @@ def _links_per_pair(links: Sequence[Link]) -> str:
     rates_bps = {link.rate_bps for link in links}
     counts = sorted(set(pairs.values()))
     count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{count} x {'/'.join(map(format_rate, sorted(rates_bps)))} per pair"
+    return f"{count} x {'/'.join(map(RATE.written, sorted(rates_bps)))} per pair"
 
 
 def _summary(fabric: Fabric, drawn: Sketch) -> str:

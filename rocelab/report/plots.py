@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from rocelab.base import quantities
 from rocelab.base.interpreter import imported
-from rocelab.base.units import format_duration
 from rocelab.fabrics.door import roles
 from rocelab.report.order import by_plan, changes_after, plan_title
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
@@ -229,7 +229,7 @@ def _time_axis(axis: Axes, first_ns: float, last_ns: float) -> None:
     axis.set_xscale("log")
     axis.set_xticks([], minor=True)
     marks = [tick for tick in ticks if low <= tick <= high]
-    axis.set_xticks(marks, [format_duration(tick) for tick in marks], fontsize=7)
+    axis.set_xticks(marks, [quantities.duration(tick) for tick in marks], fontsize=7)
     axis.set_xlim(low, high)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.results.convergence import (
     EventConvergence,
     FlowMeasurement,
@@ -103,11 +103,13 @@ class Disturbance:
         if self.begins_ns is None:
             if self.ends_ns is None:
                 return f"{named}, from before the start to the end"
-            return f"{named}, from before the start until {format_duration(self.ends_ns)} after it"
-        begins = f"{named}, from {format_duration(self.begins_ns)} after the start"
+            return (
+                f"{named}, from before the start until {quantities.duration(self.ends_ns)} after it"
+            )
+        begins = f"{named}, from {quantities.duration(self.begins_ns)} after the start"
         if self.ends_ns is None:
             return f"{begins} to the end"
-        return f"{begins} for {format_duration(self.ends_ns - self.begins_ns)}"
+        return f"{begins} for {quantities.duration(self.ends_ns - self.begins_ns)}"
 
 
 @dataclass(frozen=True, slots=True)

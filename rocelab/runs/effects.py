@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.faults.base import CarrierFault, SeveringFault
 from rocelab.faults.injector import InjectedChange
 from rocelab.lab.lab import RunningLab
@@ -125,6 +125,7 @@ def late_losses(
 
 def _late(change: InjectedChange, what: str, late_ns: float, limit_ns: float) -> str:
     return (
-        f"not valid because {what} {format_duration(late_ns)} after the stamp of "
-        f"{change.fault.kind} of {change.fault.subject} (the limit is {format_duration(limit_ns)})"
+        f"not valid because {what} {quantities.duration(late_ns)} after the stamp of "
+        f"{change.fault.kind} of {change.fault.subject} (the limit is "
+        f"{quantities.duration(limit_ns)})"
     )

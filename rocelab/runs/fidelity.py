@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocelab.base.units import format_duration
+from rocelab.base import quantities
 from rocelab.results.convergence import FlowSamples
 from rocelab.results.probes import Fidelity, Flow, ProbeRun, Timeline
 from rocelab.traffic.result import TrafficResult
@@ -44,8 +44,8 @@ def judged(
     limit_ns = STALL_LIMIT_NS + max(float(np.median(np.diff(s.sent_ns))) for s in samples.values())
     if stall_ns is not None and stall_ns > limit_ns:
         problems += (
-            f"not valid because a sender stalled for {format_duration(stall_ns)} just as an outage "
-            f"may have begun or ended (the limit is {format_duration(limit_ns)})",
+            f"not valid because a sender stalled for {quantities.duration(stall_ns)} just as an "
+            f"outage may have begun or ended (the limit is {quantities.duration(limit_ns)})",
         )
     return replace(repeat, problems=problems, fidelity=fidelity)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from rocelab.base.units import format_size
+from rocelab.base import quantities
 from rocelab.base.wording import listed
 from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.queues import plan_queues
@@ -89,9 +89,10 @@ def _in_queues_of(
     }
     classes = {plan.class_of_dscp[dscp] for dscp in dscps}
     ports = [
-        f"not valid because other traffic held up to {format_size(queue.others.held_max_bytes)} of "
-        f"the jobs' own queue, class {queue.traffic_class} of {_name(_place(queue))} (the limit is "
-        f"{format_size(round(MARKS_SHARE_LIMIT * least))})"
+        f"not valid because other traffic held up to "
+        f"{quantities.size(queue.others.held_max_bytes)} of the jobs' own queue, class "
+        f"{queue.traffic_class} of {_name(_place(queue))} (the limit is "
+        f"{quantities.size(round(MARKS_SHARE_LIMIT * least))})"
         for queue in with_others
         if queue.others is not None
         and queue.traffic_class in classes
@@ -145,8 +146,8 @@ def _described(with_others: Sequence[QueueFigures]) -> str:
     dropped = sum(others.dropped_packets for others in at)
     number = ", ".join(map(str, sorted(classes[place])))
     return (
-        f"{listed(kinds, 'and')} packets ({format_size(sum(others.bytes for others in at))}) in "
-        f"class {number} passed {_name(place)}"
+        f"{listed(kinds, 'and')} packets ({quantities.size(sum(others.bytes for others in at))}) "
+        f"in class {number} passed {_name(place)}"
         + (f" and {dropped:,} were dropped there" if dropped else "")
         + (f", {len(of_port) - 1} other ports had fewer" if len(of_port) > 1 else "")
     )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocelab.base import quantities
 from rocelab.base.arrays import NONE, Bools, Ints
 from rocelab.base.errors import InputError
-from rocelab.base.units import format_duration, format_rate
 from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
@@ -124,11 +124,12 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
         flows = len(np.unique(program.flow[beyond]))
         warnings.append(
             f"{spec.name}: {counted(flows, 'queue pair')} sent faster than transport.window lets "
-            f"one send: {ends[0]} to {ends[1]} at {format_rate(sent_bps[worst])}, where "
+            f"one send: {ends[0]} to {ends[1]} at {quantities.rate(sent_bps[worst])}, where "
             f"{spec.transport.window:,} packets of {spec.transport.mtu:,} bytes in a round trip of "
-            f"{format_duration(round_s[worst] * SECOND)} are {format_rate(bound_bps[worst])}. A "
-            f"fluid has no windows; with them this takes {excess[worst]:.3g} times as long at "
-            "least: use --engine packets, a larger window, or more queue pairs"
+            f"{quantities.duration(round_s[worst] * SECOND)} are "
+            f"{quantities.rate(bound_bps[worst])}. A fluid has no windows; with them this takes "
+            f"{excess[worst]:.3g} times as long at least: use --engine packets, a larger window, "
+            "or more queue pairs"
         )
     return warnings
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import total_ordering
 
+from rocelab.base import quantities
 from rocelab.base.errors import InputError
-from rocelab.base.units import format_duration, parse_duration_ns
+from rocelab.base.units import parse_duration_ns
 from rocelab.base.wording import RefusedError
 
 
@@ -56,4 +57,4 @@ class Duration:
         return f"{self.ns / 1e6:.3f} ms"
 
     def __str__(self) -> str:
-        return format_duration(self.ns)
+        return quantities.duration(self.ns)

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from rocelab.base import quantities
 from rocelab.base.errors import ExpectationError, InputError
-from rocelab.base.units import format_duration
 from rocelab.drills.drill_spec import MeasureSpec
 from rocelab.drills.probes import wait_until
 from rocelab.faults.injector import Injector
@@ -279,8 +279,8 @@ def _check_sampling(traffic: Traffic, spec: MeasureSpec) -> None:
     slowest_pps = min((flow.rate_pps for flow in traffic.flows), default=LEAST_PACKETS)
     if spec.sampling_interval * slowest_pps < LEAST_PACKETS * SECOND:
         raise InputError(
-            f"a sampling interval of {format_duration(spec.sampling_interval)} holds fewer than "
-            f"{LEAST_PACKETS} packets of a flow at {slowest_pps} packets/s",
+            f"a sampling interval of {quantities.duration(spec.sampling_interval)} holds fewer "
+            f"than {LEAST_PACKETS} packets of a flow at {slowest_pps} packets/s",
             hint="make sampling_interval at least "
-            f"{format_duration(LEAST_PACKETS * SECOND / slowest_pps)}",
+            f"{quantities.duration(LEAST_PACKETS * SECOND / slowest_pps)}",
         )

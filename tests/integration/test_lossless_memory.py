@@ -252,7 +252,7 @@ def test_a_port_resumes_when_it_holds_the_offset_less_than_the_threshold_of_that
 
 
 def test_a_headroom_that_is_too_small_loses_packets_of_senders_that_obey(rig: Rig) -> None:
-    too_small = "a headroom of 20 KB cannot hold the 48.2 KB that may arrive after a pause"
+    too_small = "a headroom of 20 kB cannot hold the 48.2 kB that may arrive after a pause"
     assert [note for note in rig.lab.notes if too_small in note]
     transport = {"ecn": "not-ect", "dcqcn": "off"}
     incast = {"pattern": "incast", "ranks": 4, "size": "512KB", "iterations": 1}

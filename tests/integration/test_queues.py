@@ -77,7 +77,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
     """The depth at each packet's arrival is computed.
 
-    Confidence: each of the bins of 16 KB stays within the exact binomial bounds at 0.1 % over the
+    Confidence: each of the bins of 16 kB stays within the exact binomial bounds at 0.1 % over the
     number of bins (Bonferroni), so a correct marker fails at most one run in a thousand.
     """
     lab = lab_with(
@@ -219,8 +219,8 @@ def test_a_class_that_fills_leaves_room_for_others_and_says_whom_it_crowded_out(
     assert filled.dropped_packets > 100 and filled.others is not None
     assert filled.others.dropped_packets == filled.dropped_packets
     assert filled.others.crowded_out == 0
-    # Alone it would have had 100 KB. Beside a class that has 8/9 of the buffer it stops at 9.9 KB,
-    # 8 x (11.1 KB - its own), and at more as that class drains.
+    # Alone it would have had 100 kB. Beside a class that has 8/9 of the buffer it stops at 9.9 kB,
+    # 8 x (11.1 kB - its own), and at more as that class drains.
     assert roce.others is not None and roce.on_arrival is not None
     assert roce.others.crowded_out == roce.dropped_packets > 0
     assert 9_000 <= roce.on_arrival.max_bytes < 100_000

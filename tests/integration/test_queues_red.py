@@ -52,7 +52,7 @@ def test_marks_follow_the_wred_line(
 ) -> None:
     """The depth at each packet's arrival is computed.
 
-    Confidence: each bin of 16 KB, and all together, stays within the exact binomial bounds at
+    Confidence: each bin of 16 kB, and all together, stays within the exact binomial bounds at
     0.1 % over the number of tests (Bonferroni). RED spaces marks more evenly than chance, so its
     counts vary less than a binomial and a correct marker fails even more rarely.
     """

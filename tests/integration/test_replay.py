@@ -276,7 +276,7 @@ def test_a_table_is_sorted_by_a_heading_and_filtered_by_words(plain: Page) -> No
         ("1,234.5 us", 0.0012345),
         ("< 2 min", 120),
         ("35.21 GB/s", 35.21e9),
-        ("64 KB", 64e3),
+        ("64 kB", 64e3),
         ("36%", 36),
         ("12 B", 12),
         ("-3", -3),

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from rocelab.base import quantities
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.base.units import format_duration, format_size
 from rocelab.base.workers import workers
 from rocelab.dataplane.impairments import lineprocess, program
 from rocelab.dataplane.impairments.delayline import HELD_LIMIT_BYTES, Lateness
@@ -30,16 +30,16 @@ def check(fabric: Fabric) -> None:
     delay_ns, links = lab_delay_ns(fabric.spec), fabric.spec.links
     if delay_ns > MAX_DELAY_NS:
         raise InputError(
-            f"links.delay is {format_duration(delay_ns)} in the lab's clock, and packets are held "
-            f"for {format_duration(MAX_DELAY_NS)} at most",
+            f"links.delay is {quantities.duration(delay_ns)} in the lab's clock, and packets are "
+            f"held for {quantities.duration(MAX_DELAY_NS)} at most",
             "a shorter links.delay or a smaller dilation",
         )
     for switch, hooks in _hooks(fabric).items():
         held = sum(round(hook.link.link.rate_bps * (links.delay or 0) / 8e9) for hook in hooks)
         if held > HELD_LIMIT_BYTES // 2:
             raise InputError(
-                f"the cables of {switch} hold {format_size(held)} when they are full, and a switch "
-                f"of a lab holds {format_size(HELD_LIMIT_BYTES // 2)} at most",
+                f"the cables of {switch} hold {quantities.size(held)} when they are full, and a "
+                f"switch of a lab holds {quantities.size(HELD_LIMIT_BYTES // 2)} at most",
                 "a shorter links.delay, slower links or fewer of them",
             )
 

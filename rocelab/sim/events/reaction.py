@@ -14,8 +14,8 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
+from rocelab.base import quantities
 from rocelab.base.documents import Format
-from rocelab.base.units import format_duration
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import LabSpec
 from rocelab.sim.events.event_spec import ConvergenceStatistic
@@ -136,8 +136,8 @@ def reaction_of(spec: LabSpec, breakage: Breakage, place: ReactionPlace, fan_out
         median_ns = (earliest_ns + latest_ns) / 2 + max(0.0, median_ns - sum(row.noticed_ns) / 2)
         p95_ns = latest_ns + max(0.0, p95_ns - row.noticed_ns[1])
         moved = (
-            f", moved to the {format_duration(earliest_ns)} to {format_duration(latest_ns)} "
-            "of this lab's timers"
+            f", moved to the {quantities.duration(earliest_ns)} to "
+            f"{quantities.duration(latest_ns)} of this lab's timers"
         )
     return Reaction(
         median_ns / SECOND,

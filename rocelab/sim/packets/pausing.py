@@ -13,9 +13,9 @@ from itertools import chain
 
 import numpy as np
 
+from rocelab.base import quantities
 from rocelab.base.arrays import NONE, Longs
 from rocelab.base.errors import InputError
-from rocelab.base.units import format_duration
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.headroom import headroom_of, response_quanta
 from rocelab.labfile.model import LabSpec
@@ -97,8 +97,9 @@ def pausing_of(
     if min(delay_ns) < 0:
         obeyed_ns = min(delay_ns) + hop_latency_ns
         raise InputError(
-            f"a pause is obeyed {format_duration(obeyed_ns)} after what crossed the threshold was "
-            f"on the cable, and a hop latency of {format_duration(hop_latency_ns)} is longer",
+            f"a pause is obeyed {quantities.duration(obeyed_ns)} after what crossed the threshold "
+            f"was on the cable, and a hop latency of {quantities.duration(hop_latency_ns)} is "
+            "longer",
             hint="set links.delay in the lab's file: headroom and pauses then have room for it",
         )
     is_switch = network.tier[network.receiver] > 0

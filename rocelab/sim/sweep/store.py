@@ -22,11 +22,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from rocelab.base import quantities
 from rocelab.base.documents import misfit
 from rocelab.base.errors import InputError
 from rocelab.base.extras import missing
 from rocelab.base.outputs import Folder, check_new, open_folder
-from rocelab.base.units import format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,8 +130,8 @@ def _read(file: IO[bytes], path: Path) -> dict[str, CellRecord]:
     size = os.fstat(file.fileno()).st_size
     if size > MAX_JOURNAL_BYTES:
         raise InputError(
-            f"{path}: the journal has {format_size(size)}, and at most "
-            f"{format_size(MAX_JOURNAL_BYTES)} are read",
+            f"{path}: the journal has {quantities.size(size)}, and at most "
+            f"{quantities.size(MAX_JOURNAL_BYTES)} are read",
             "give another folder with --out",
         )
     file.seek(0)

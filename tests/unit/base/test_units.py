@@ -13,9 +13,6 @@ from rocelab.base.units import (
     RATE,
     SIZE,
     UnitScale,
-    format_duration,
-    format_rate,
-    format_size,
     parse_duration_ns,
     parse_rate_bps,
     parse_size_bytes,
@@ -99,43 +96,3 @@ def test_the_schema_pattern_accepts_what_is_read(quantity: UnitScale, text: str)
     except ValueError as error:
         accepted = "whole number" in str(error)
     assert (re.search(quantity.pattern, text) is not None) == accepted
-
-
-@pytest.mark.parametrize(
-    ("rate_bps", "text"),
-    [(4e11, "400G"), (2.5e6, "2.5M"), (999.6e6, "1G"), (1e15, "1000T"), (12, "12"), (0, "0")],
-)
-def test_a_rate_is_formatted_to_three_digits(rate_bps: float, text: str) -> None:
-    assert format_rate(rate_bps) == text
-
-
-@pytest.mark.parametrize(
-    ("duration_ns", "text"),
-    [
-        (1_234_000_000, "1.23 s"),
-        (35_400_000, "35.4 ms"),
-        (12_000, "12 us"),
-        (999_999_999, "1 s"),
-        (3_600 * 10**9, "3600 s"),
-        (7, "7 ns"),
-        (-1_500, "-1.5 us"),
-        (0, "0 ns"),
-    ],
-)
-def test_a_duration_is_formatted_to_three_digits(duration_ns: float, text: str) -> None:
-    assert format_duration(duration_ns) == text
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (6_000, "6 KB"),
-        (999, "999 B"),
-        (999_999, "1 MB"),
-        (1_440_000_000, "1.44 GB"),
-        (4_096 * 10**9, "4.1 TB"),
-        (0, "0 B"),
-    ],
-)
-def test_a_size_is_formatted_to_three_digits(size_bytes: int, text: str) -> None:
-    assert format_size(size_bytes) == text

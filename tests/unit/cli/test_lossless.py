@@ -97,10 +97,10 @@ def test_a_watchdog_and_receive_buffers_are_shown_in_the_lab_s_terms(
     assert command("plan", lossless) == 0
     text = capsys.readouterr().out
     assert (
-        "Watchdog: forward after 400 ms (1000 s in the lab) without a packet from a paused "
-        "queue, restored after 2 s (5000 s in the lab) without a pause." in " ".join(text.split())
+        "Watchdog: forward after 400 ms (16.7 min in the lab) without a packet from a paused "
+        "queue, restored after 2 s (1.39 h in the lab) without a pause." in " ".join(text.split())
     )
-    assert "Receive buffer of a 400G NIC: 1 MB, XOFF 904 KB, XON 884 KB" in text
+    assert "Receive buffer of a 400 Gb/s NIC: 1 MB, XOFF 904 kB, XON 884 kB" in text
     assert "at 10% of the link's rate" in text
     assert command("plan", lossless, "--json") == 0
     pfc = json.loads(capsys.readouterr().out)["pfc"]
@@ -174,7 +174,7 @@ def test_plan_warns_where_packets_may_be_lost(
 ) -> None:
     lossless.write_text(LAB.replace("{}", "{headroom: 10KB}"))
     assert command("plan", lossless) == 0
-    assert "warning: a headroom of 10 KB cannot hold the 95.9 KB" in capsys.readouterr().err
+    assert "warning: a headroom of 10 kB cannot hold the 95.9 kB" in capsys.readouterr().err
 
 
 def test_a_simulation_says_that_nothing_is_paused(
@@ -194,7 +194,7 @@ def test_a_simulation_with_packets_warns_as_the_plan_does(
     simulated = capsys.readouterr().err
     assert command("plan", lossless) == 0
     planned = capsys.readouterr().err
-    assert "warning: a headroom of 10 KB cannot hold the 95.9 KB that may arrive" in planned
+    assert "warning: a headroom of 10 kB cannot hold the 95.9 kB that may arrive" in planned
     assert planned in simulated
 
 

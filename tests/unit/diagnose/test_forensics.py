@@ -328,7 +328,7 @@ def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
 def test_a_link_that_the_jobs_own_flows_fill_is_no_fault() -> None:
     job = planned(qps=1)
     way = uplinks(job)[0]
-    # Chunks of 500 KB in 10 ms at 400 Mb/s of the lab: the link is full.
+    # Chunks of 500 kB in 10 ms at 400 Mb/s of the lab: the link is full.
     fast = way.link.rate_bps / DILATION
     assert fast == 400_000_000
     written = report(job, late=lambda iteration, send: -90, queues=(queue(way, marked=0.3),))
@@ -342,7 +342,7 @@ def test_a_link_with_a_queue_that_never_carried_its_rate_is_slow() -> None:
     job = planned()
     way = uplinks(job)[0]
     pairs = over(way, job)
-    # 200 KB are 4 ms at the link's 400 Mb/s of the lab.
+    # 200 kB are 4 ms at the link's 400 Mb/s of the lab.
     waits = queue(way, marked=0.0, mean=200_000)
 
     def written(rtt_ns: int) -> JobReport:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from rocelab.base import quantities
 from rocelab.base.errors import InputError
-from rocelab.base.quantities import duration
 from rocelab.drills.listing import row_of
 from rocelab.drills.plan import JobPhase, planned_drill
 from rocelab.drills.show import FaultRow, Span, fault_rows
@@ -176,7 +176,7 @@ def test_the_scale_is_as_wide_as_the_bars_and_begins_at_0(span_ns: int, width: i
     text = scale(span_ns, width)
     assert len(text) == width
     assert text.startswith("0 ")
-    assert text.endswith(f" {duration(span_ns)}")
+    assert text.endswith(f" {quantities.duration(span_ns)}")
 
 
 def test_where_the_terminal_has_no_blocks_the_picture_is_ascii() -> None:

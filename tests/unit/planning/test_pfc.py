@@ -131,8 +131,8 @@ def test_a_resume_comes_below_the_threshold_of_that_moment(
 
 
 def test_marks_begin_before_pauses_where_the_paper_says() -> None:
-    """DCQCN, section 4: 12 MB, 32 ports of 40G, 8 classes, 22.4 KB of headroom, beta 8: t_ECN below
-    21.75 KB, as the paper has it."""
+    """DCQCN, section 4: 12 MB, 32 ports of 40G, 8 classes, 22.4 kB of headroom, beta 8: t_ECN below
+    21.75 kB, as the paper has it."""
     shared = 12_000_000 - 8 * 32 * 22_400
     lab = plan(LabSpec(name="pfc", fabric=ClosSpec(racks=32, spines=1, servers_per_rack=0)))
     # One lossless class with the headroom of eight: what is left to share is the same.
@@ -159,7 +159,7 @@ def test_marks_begin_before_pauses_where_the_paper_says() -> None:
 def test_how_deep_a_queue_may_be_before_it_is_marked(
     keys: dict[str, Any], marked_below: int
 ) -> None:
-    """DCQCN, section 4, of its switch: B 12 MB, n 32 ports, t_flight 22.4 KB, beta 8 by default."""
+    """DCQCN, section 4, of its switch: B 12 MB, n 32 ports, t_flight 22.4 kB, beta 8 by default."""
     pfc = PfcSpec.model_validate({"memory": "375KB", "headroom": "22400B", **keys})
 
     def said(kmin: int) -> list[str]:
@@ -195,7 +195,7 @@ def test_every_reason_for_loss_is_said() -> None:
     assert said(PfcSpec()) == ""
     needed = headroom_of(PfcSpec(), 400 * GIGA, 9000, 200).total
     assert said(PfcSpec(headroom=f"{needed}B")) == ""
-    assert "cannot hold the 95.9 KB" in said(PfcSpec(headroom=f"{needed - 1}B"))
+    assert "cannot hold the 95.9 kB" in said(PfcSpec(headroom=f"{needed - 1}B"))
     assert "ctsw: pauses may come before marks" in said(PfcSpec(xoff="1MB"))
     low = EcnSpec(kmin="1KB", kmax="2KB")
     assert said(PfcSpec(xoff="1MB"), low) == ""
@@ -213,10 +213,10 @@ def test_a_nic_that_pauses_too_late_is_named() -> None:
 
     assert said(buffer="192KB") == ""
     assert said(buffer="200KB", xoff="104KB") == ""
-    assert "pauses at 105 KB of its 200 KB cannot hold the 95.9 KB" in said(
+    assert "pauses at 105 kB of its 200 kB cannot hold the 95.9 kB" in said(
         buffer="200KB", xoff="105KB"
     )
-    assert "a NIC that pauses at 1 B of its 90 KB" in said(buffer="90KB")
+    assert "a NIC that pauses at 1 B of its 90 kB" in said(buffer="90KB")
 
 
 def test_a_lab_that_runs_warns_of_what_is_too_small_and_of_nothing_else() -> None:
@@ -227,8 +227,8 @@ def test_a_lab_that_runs_warns_of_what_is_too_small_and_of_nothing_else() -> Non
     assert said(None) == said(PfcSpec()) == said(PfcSpec(xoff="1MB", oversubscription=2)) == ()
     both = PfcSpec(headroom="10KB", nic=NicSpec.model_validate({"buffer": "90KB"}))
     of_switches, of_nics = said(both)
-    assert "a headroom of 10 KB cannot hold" in of_switches
-    assert "its 90 KB cannot hold" in of_nics
+    assert "a headroom of 10 kB cannot hold" in of_switches
+    assert "its 90 kB cannot hold" in of_nics
     assert set(said(both)) <= set(warned(clos(), both))
 
 
@@ -241,7 +241,7 @@ def test_a_pool_that_does_not_hold_one_headroom_loses_packets_of_a_single_port()
 
     assert said(2) == ()
     (of_ctsws,) = said(2.1)
-    assert "ctsw: the headroom pool (91.4 KB) cannot hold the 95.9 KB" in of_ctsws
+    assert "ctsw: the headroom pool (91.4 kB) cannot hold the 95.9 kB" in of_ctsws
     assert ["rtsw" in text for text in said(4.1)] == [True, False]
 
 
@@ -255,7 +255,7 @@ def test_thresholds_that_resume_only_empty_ports_are_named() -> None:
     assert "rtsw: a port" not in said(xon_offset="31MB")
     assert "rtsw: a port resumes" in said(xon_offset="61MB")
     assert said(nic={"buffer": "116KB"}) == ""
-    assert "a NIC resumes only when its buffer is empty, as nic.xon_offset (20 KB)" in said(
+    assert "a NIC resumes only when its buffer is empty, as nic.xon_offset (20 kB)" in said(
         nic={"buffer": "115KB"}
     )
 

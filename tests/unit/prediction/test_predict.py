@@ -216,7 +216,7 @@ def test_every_byte_of_a_job_is_in_its_flows_and_messages_take_turns() -> None:
     fabric = FABRICS["zone-1-1"]
     spec = job(transport={"qps": 3, "message": "100KB"})
     rows = rows_of_jobs([plan_job(fabric, spec)])
-    # 4 ranks send 1 MB to each of 3 others, 3 times with the warm-up: 30 messages of 100 KB each.
+    # 4 ranks send 1 MB to each of 3 others, 3 times with the warm-up: 30 messages of 100 kB each.
     assert len(rows) == 4 * 3 * 3
     assert {row.bytes for row in rows} == {10 * 100_000}
     assert {row.packets for row in rows} == {10 * 25}

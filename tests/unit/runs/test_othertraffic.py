@@ -64,7 +64,7 @@ def test_a_run_without_others_has_neither_a_warning_nor_a_problem() -> None:
 def test_a_ping_is_reported_and_forgiven() -> None:
     (warning,), problems = judged([JOB], beside(PING), 10.0)
     assert problems == ()
-    assert "20 ICMP packets (1.96 KB) in class 0 passed rtsw1:srv1-1" in warning
+    assert "20 ICMP packets (1.96 kB) in class 0 passed rtsw1:srv1-1" in warning
     assert "at most, at rtsw1:srv1-1" in warning
 
 

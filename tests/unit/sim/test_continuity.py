@@ -202,7 +202,7 @@ def test_jobs_that_share_no_link_take_as_long_as_alone_however_many_transfers_th
 
 
 RING = {"pattern": "allreduce", "ranks": 24, "size": "12MB"}
-"""Chunks of 500 KB."""
+"""Chunks of 500 kB."""
 
 EVENLY = [
     ({"qps": 4}, False),

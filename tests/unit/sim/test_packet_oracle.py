@@ -232,7 +232,7 @@ def random_pausing(random: Random, spines: int, frame: int) -> Pausing:
 
 
 def random_messages(random: Random, transfers: int) -> Messages:
-    """Up to two sends for each transfer, of up to 50 KB, cut into messages. Some are empty."""
+    """Up to two sends for each transfer, of up to 50 kB, cut into messages. Some are empty."""
     sends = [
         [random.randint(1, random.choice([2000, 50_000])) for _ in range(random.choice([1, 1, 2]))]
         for _ in range(transfers)

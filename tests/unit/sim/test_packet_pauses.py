@@ -485,4 +485,4 @@ def test_a_fabric_that_no_lab_can_address_is_warned_of_too() -> None:
     )
     with pytest.raises(InputError):
         plan(spec)
-    assert "a headroom of 10 KB cannot hold" in pause_warnings(spec, network_of(spec))[0]
+    assert "a headroom of 10 kB cannot hold" in pause_warnings(spec, network_of(spec))[0]

@@ -191,7 +191,7 @@ def test_ports_of_a_lab_without_a_latency_are_refused() -> None:
 
 
 def test_with_one_buffer_each_message_waits_until_the_one_before_is_cleared() -> None:
-    """Four messages of 64 KB over two links of 400G: the first waits for a clear-to-send too."""
+    """Four messages of 64 kB over two links of 400G: the first waits for a clear-to-send too."""
     byte_ps, first_bytes = 20, 4096 + 58 + 16 + 24
     ack_ps = ACK_PS // 80 * byte_ps
     # Its ACK goes before what it lets the sender's NIC send.

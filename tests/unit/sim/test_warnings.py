@@ -338,11 +338,11 @@ def test_a_prediction_names_options_that_change_no_load() -> None:
 def test_packets_that_drop_before_they_are_marked_are_a_warning() -> None:
     spec = spec_of(CLOS, queues={"buffer": "400KB"})
     (text,) = unreached_marks(spec)
-    assert "queues.ecn.kmin (800 KB) is not below queues.buffer (400 KB)" in text
+    assert "queues.ecn.kmin (800 kB) is not below queues.buffer (400 kB)" in text
     job = collective(size="1MB")
     report = simulate(spec, [job], Options(engine=Engine.PACKETS))
-    assert warned(report, "queues.ecn.kmin (800 KB)")
-    assert not warned(simulate(spec, [job]), "queues.ecn.kmin (800 KB)")
+    assert warned(report, "queues.ecn.kmin (800 kB)")
+    assert not warned(simulate(spec, [job]), "queues.ecn.kmin (800 kB)")
 
 
 @pytest.mark.parametrize(
@@ -350,9 +350,9 @@ def test_packets_that_drop_before_they_are_marked_are_a_warning() -> None:
     [
         ({"buffer": "1MB", "ecn": {"kmin": "800KB", "kmax": "2MB"}}, "queues.ecn.kmax (2 MB)"),
         ({"ecn": {"kmin": "16MB", "kmax": "20MB"}}, "queues.ecn.kmin (16 MB)"),
-        ({"buffer": "400KB", "engine": "red"}, "queues.ecn.kmin (800 KB)"),
+        ({"buffer": "400KB", "engine": "red"}, "queues.ecn.kmin (800 kB)"),
         ({"buffer": "400KB", "engine": "off"}, "no port of a lab has queues.buffer"),
-        ({"pfc": {"watchdog": {}}}, "queues.pfc.watchdog.detection (400 ms) is 2000 s"),
+        ({"pfc": {"watchdog": {}}}, "queues.pfc.watchdog.detection (400 ms) is 33.3 min"),
         ({"pfc": {"watchdog": {"detection": "1ms"}}}, "watchdog.restoration (2 s) is 10000 s"),
     ],
 )
@@ -389,7 +389,9 @@ def test_plan_warns_of_both(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(lab))
     code, _, message = run("plan", str(file))
     assert code == 0
-    assert "warning: queues.ecn.kmin (800 KB) is not below queues.buffer (400 KB)" in message
-    assert "warning: queues.pfc.watchdog.detection (400 ms) is 2000 s on the lab's clock" in message
+    assert "warning: queues.ecn.kmin (800 kB) is not below queues.buffer (400 kB)" in message
+    assert (
+        "warning: queues.pfc.watchdog.detection (400 ms) is 33.3 min on the lab's clock" in message
+    )
     _, text, _ = run("plan", str(file), "--json")
     assert len(json.loads(text)["warnings"]) == 3
