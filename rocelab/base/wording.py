@@ -98,6 +98,13 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def of_plural(count: float, plural: str) -> str:
+    """`1 loss of carrier`, `68 packets`: a count of what is named in the plural."""
+    noun, *rest = plural.split(" ")
+    singular = noun.removesuffix("es" if noun.endswith("sses") else "s")
+    return f"{count:,.0f} {' '.join((singular if count == 1 else noun, *rest))}"
+
+
 def listed(words: Iterable[str], last: str = "or") -> str:
     """`a, b or c`."""
     *head, tail = words

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.base.quantities import Unit, formatted, share
+from rocelab.base.wording import of_plural
 from rocelab.report.document import Cell, Column, Table, Tone, Toned, columns
 from rocelab.report.repeats import RepeatTable
 from rocelab.results.drill import DrillResult, FigureSummary
@@ -139,5 +140,6 @@ def _breaches(sli: SliReport) -> Cell:
 
 def _sli(value: float, sli: SliReport) -> str:
     """`68 packets`, `0.08% of the buffer`."""
-    unit = Unit.SHARE if sli.unit.startswith("of ") else Unit.COUNT
-    return f"{formatted(value, unit)} {sli.unit}"
+    if sli.unit.startswith("of "):
+        return f"{share(value)} {sli.unit}"
+    return of_plural(value, sli.unit)

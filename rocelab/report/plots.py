@@ -115,7 +115,7 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
         )
         axis.set_xlim(low / MS, high / MS)
         axis.set_ylim(len(flows) - 0.4, -0.6)
-        axis.set_xlabel("ms after the first event")
+        axis.set_xlabel("ms after the first event, lab")
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
         _mark_events(axis, repeat)
@@ -160,7 +160,7 @@ def fib_timeline(repeat: ProbeRun) -> Figure | None:
         axis.set_title(f"after event {number}: {event.title}", fontsize=8.5, pad=4)
     after = [max(LEAST_NS, c.t_ns - event.t_ns) for _, event, changes in groups for c in changes]
     _time_axis(axes[-1], min(after), max(after))
-    axes[-1].set_xlabel("after the event")
+    axes[-1].set_xlabel("after the event, lab")
     for kind, marker, colour in FIB_KINDS:
         axes[0].plot([], [], marker, color=colour, markersize=4, label=kind)
     figure.legend(frameon=False, fontsize=8, ncols=3, loc="outside upper right")

@@ -132,7 +132,7 @@ def waterfall(stages: Stages) -> Drawing | None:
     axis.set_ylim(len(switches) - 0.4, -0.6)
     axis.set_xlim(left=0)
     axis.tick_params(axis="y", length=0)
-    axis.set_xlabel("ms after the event")
+    axis.set_xlabel("ms after the event, lab")
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     axis.set_title(f"after {stages.event}")

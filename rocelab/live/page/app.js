@@ -3,7 +3,8 @@
 import { tipOf } from "./canvas.js";
 import { h } from "./elements.js";
 import { Flow } from "./flow.js";
-import { METRICS, clock, count, onTheme, range, scale } from "./format.js";
+import { METRICS, onTheme, clock, range, scale } from "./format.js";
+import { count } from "./quantities.js";
 import { Impact } from "./impact.js";
 import { Panel } from "./panel.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";

@@ -1,7 +1,7 @@
 // A flow: its predicted path, and of one that a job sends now also where its packets are seen.
 
 import { h } from "./elements.js";
-import { count } from "./format.js";
+import { count } from "./quantities.js";
 import { get, post } from "./requests.js";
 
 const EVERY_MS = 2000;

@@ -1,4 +1,6 @@
-// Values, times and colours as text and style. No state.
+// Values of links, instants and colours as text and style. No state.
+
+import { count, share } from "./quantities.js";
 
 export const METRICS = {
   load: { title: "load", unit: "% of the rate", share: true },
@@ -8,7 +10,6 @@ export const METRICS = {
   errors: { title: "errors", unit: "packets/s lost on the link", share: false },
 };
 const MOST_PER_SECOND = 10000;
-const numbers = new Intl.NumberFormat("en");
 
 const light = ["#a8bfd6", "#4a8fd0", "#5b4fc4", "#7a1283"];
 const dark = ["#4c6178", "#4a9be0", "#9a8cff", "#ff9df0"];
@@ -33,30 +34,12 @@ export function style(name) {
 }
 
 export function shown(metric, value) {
-  if (METRICS[metric].share) return value && value < 0.001 ? "< 0.1 %" : `${(100 * value).toFixed(1)} %`;
+  if (METRICS[metric].share) return share(value);
   return `${count(Math.round(value))}/s`;
 }
 
 export function range(metric) {
-  return METRICS[metric].share ? ["0", "100 %"] : ["0", `${count(MOST_PER_SECOND)}/s`];
-}
-
-export function count(number) {
-  return numbers.format(number);
-}
-
-export function bits(bps) {
-  for (const [unit, size] of [["Tb/s", 1e12], ["Gb/s", 1e9], ["Mb/s", 1e6], ["kb/s", 1e3]]) {
-    if (bps >= size) return `${+(bps / size).toPrecision(3)} ${unit}`;
-  }
-  return `${bps} b/s`;
-}
-
-export function bytes(size) {
-  for (const [unit, each] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-    if (size >= each) return `${(size / each).toPrecision(3)} ${unit}`;
-  }
-  return `${size} B`;
+  return METRICS[metric].share ? ["0", "100%"] : ["0", `${count(MOST_PER_SECOND)}/s`];
 }
 
 // Nanoseconds since 1970 come as numbers beyond 2^53: they are good to about 200 ns.
@@ -67,7 +50,8 @@ export function clock(ns, digits = 3) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${digits ? seconds : two(at.getSeconds())}`;
 }
 
-export function span(ns) {
+// A moment after another: as many digits as tell neighbours apart.
+export function moment(ns) {
   const size = Math.abs(ns);
   if (size && size < 1e5) return `${(ns / 1e3).toFixed(1)} us`;
   if (size < 1e6) return `${(ns / 1e6).toFixed(2)} ms`;

@@ -4,7 +4,8 @@
 
 import { h } from "./elements.js";
 import { bandsOf, drawBands } from "./bands.js";
-import { clock, count, span, style } from "./format.js";
+import { clock, style } from "./format.js";
+import { count, duration } from "./quantities.js";
 import { get } from "./requests.js";
 import { S, plotsOf } from "./series.js";
 
@@ -120,7 +121,7 @@ export class Impact {
     const flows = new Set(outages.map(({ flow }) => flow));
     const longest = d3.max(outages, (outage) => outage.out_ns);
     if (!lost) return `${count(sent)} packets of ${run.flows.length} flows were sent and none was lost.`;
-    const out = longest == null ? "" : `, out for up to ${span(longest)}`;
+    const out = longest == null ? "" : `, out for up to ${duration(longest)}`;
     return `${flows.size} of ${run.flows.length} flows lost packets${out}; ${count(lost)} of ${count(sent)} packets were lost.`;
   }
 
@@ -180,7 +181,7 @@ export class Impact {
     const lanes = d3.groups(within, ({ node }) => node).slice(0, MOST_LANES).map(([node, steps]) => h("div", { class: "lane" },
       h("button", { class: "link", onclick: () => this.pick(node) }, node),
       h("div", { class: "track" }, ...steps.flatMap((step) => marksOf(step, hold).map((mark) => mark1(mark, place))))));
-    const key = [["noticed", "down or up noticed"], ["withdrawn", "withdrawn or announced by a neighbour"], ["hold", `FRR's hold of ${span(hold)}`], ["decide", "best path decided"], ["write", "routes changed"]];
+    const key = [["noticed", "down or up noticed"], ["withdrawn", "withdrawn or announced by a neighbour"], ["hold", `FRR's hold of ${duration(hold)}`], ["decide", "best path decided"], ["write", "routes changed"]];
     this.lanes.replaceChildren(...lanes, lanes.length ? h("p", { class: "muted key" }, ...key.map(([kind, text]) => h("span", {}, h("i", { class: kind }), ` ${text}`))) : "");
   }
 
@@ -240,7 +241,7 @@ export function outageText({ out_ns: out, lost, restored, resolution_ns: resolut
   const packets = `${count(lost)} lost`;
   if (!restored) return `out to the end, ${packets}`;
   if (out == null) return packets;
-  return `out ${out < resolution ? `< ${span(resolution)}` : span(out)}, ${packets}`;
+  return `out ${out < resolution ? `< ${duration(resolution)}` : duration(out)}, ${packets}`;
 }
 
 // What a switch did after an event, as marks of its lane: from and to, a kind and words.
@@ -254,7 +255,7 @@ function marksOf(step, hold) {
   }
   if (best != null && Number.isFinite(known)) {
     const held = Math.min(best, known + hold);
-    marks.push({ kind: "hold", from: known, to: held, text: `${node}: FRR holds changed routes for ${span(hold)}` });
+    marks.push({ kind: "hold", from: known, to: held, text: `${node}: FRR holds changed routes for ${duration(hold)}` });
     marks.push({ kind: "decide", from: held, to: best, text: `${node}: best path decided` });
   }
   const ready = best ?? zebra;

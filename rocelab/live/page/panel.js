@@ -1,7 +1,8 @@
 // The side panel: a switch, a server or a link that was chosen, its counters, and how to break it.
 
 import { h, table, update } from "./elements.js";
-import { SIGNS, bits, bytes, clock, count, shown } from "./format.js";
+import { SIGNS, clock, shown } from "./format.js";
+import { count, rate, size } from "./quantities.js";
 import { get, post } from "./requests.js";
 import { Plots } from "./plots.js";
 import { condition } from "./timeline.js";
@@ -113,7 +114,7 @@ export class Panel {
     const known = this.view.linkOf(link.name);
     const ways = known ? [[0, link.ends[1].node], [1, link.ends[0].node]] : [];
     return [
-      h("p", { class: "muted" }, `${bits(link.rate_bps)} as planned · ${bits(known?.lab_rate_bps ?? 0)} in the lab · MTU ${link.mtu}`),
+      h("p", { class: "muted" }, `${rate(link.rate_bps)} as planned · ${rate(known?.lab_rate_bps ?? 0)} in the lab · MTU ${link.mtu}`),
       h("p", {}, ...ways.map(([way, to]) => h("span", { class: "way" }, `to ${to}: ${shown(this.view.metric, this.view.valueNow(2 * known.index + way))} `))),
       link.session == null ? "" : h("p", {}, h("b", { class: link.session ? "ok" : "down" }, link.session ? "● " : "✕ "), `BGP session ${link.session ? "established" : "down"}`),
       table(`Counted by the kernel, read at ${clock(link.t_ns)}`, ["", ...link.ends.map((end) => end.node)],
@@ -121,7 +122,7 @@ export class Panel {
           ["carrier", ...link.ends.map((end) => carrier(end.counters))],
           ["carrier lost", ...link.ends.map((end) => end.counters && count(end.counters.carrier_losses))],
           ["sent", ...link.ends.map((end) => end.counters && `${count(end.counters.tx_packets)} packets`)],
-          ["", ...link.ends.map((end) => end.counters && bytes(end.counters.tx_bytes))],
+          ["", ...link.ends.map((end) => end.counters && size(end.counters.tx_bytes))],
           ["lost on the way", ...link.ends.map((end) => end.counters && count(end.counters.lost))],
           ["dropped here", ...link.ends.map((end) => end.counters && count(end.counters.tc_drops))],
           ["address", ...link.ends.map((end) => end.address ?? "unnumbered")],
@@ -198,7 +199,7 @@ function carrier(counters) {
 
 function queues(ports) {
   const rows = ports.flatMap((port) => port.queues.map((queue) => [
-    `${port.node}:${port.interface}`, queue.class, count(queue.packets), count(queue.marked), count(queue.dropped), bytes(queue.depth_bytes),
+    `${port.node}:${port.interface}`, queue.class, count(queue.packets), count(queue.marked), count(queue.dropped), size(queue.depth_bytes),
   ]));
   return rows.length ? table("Queues that had packets", ["port", "class", "packets", "marked", "dropped", "depth"], rows) : "";
 }

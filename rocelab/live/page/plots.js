@@ -2,7 +2,8 @@
 // Pointing at one shows the values of that time in all.
 
 import { h } from "./elements.js";
-import { bytes, clock, count, shown, style } from "./format.js";
+import { clock, shown, style } from "./format.js";
+import { count, size } from "./quantities.js";
 import { get } from "./requests.js";
 
 const WINDOW_NS = 180e9;
@@ -11,7 +12,7 @@ const SIZE = { width: 130, height: 28 };
 const load = (value) => shown("load", value);
 const packets = (value) => `${count(Math.round(value))} packets/s`;
 const QUEUE = {
-  depth_bytes: { title: "depth", text: (value) => bytes(Math.round(value)), together: Math.max },
+  depth_bytes: { title: "depth", text: (value) => size(Math.round(value)), together: Math.max },
   marks_per_s: { title: "marked", text: packets, together: (...values) => d3.sum(values) },
   drops_per_s: { title: "dropped", text: packets, together: (...values) => d3.sum(values) },
 };

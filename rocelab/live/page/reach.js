@@ -1,7 +1,8 @@
 // A button that sends a packet from every NIC to every other server's, and which pairs were lost.
 
 import { h, table } from "./elements.js";
-import { clock, count } from "./format.js";
+import { clock } from "./format.js";
+import { count } from "./quantities.js";
 import { post } from "./requests.js";
 
 export class Reach {

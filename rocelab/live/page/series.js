@@ -1,7 +1,7 @@
 // What the plots of a run show, over time in s: of probes the packets of all flows or of one, of jobs
 // their rates and the time of each iteration.
 
-import { span } from "./format.js";
+import { duration } from "./quantities.js";
 
 export const S = 1e9;
 const COLOURS = ["--accent", "--second", "--ok", "--muted"];
@@ -21,12 +21,12 @@ function ofProbes(run, flow) {
   const perSecond = ({ [row]: values }) => inner.map((place) => (values[place] * S) / interval);
   return [
     {
-      title: `packets/s, per ${span(interval)}`,
+      title: `packets/s, per ${duration(interval)}`,
       lines: [{ label: "sent", colour: "--muted", width: 2.5 }, { label: "received", colour: "--accent" }],
       data: [times, perSecond(sent), perSecond(received)],
     },
     {
-      title: `packets lost per ${span(interval)}, by when they were sent`,
+      title: `packets lost per ${duration(interval)}, by when they were sent`,
       lines: [{ label: "lost", colour: "--down", isFilled: true }],
       data: [times, inner.map((place) => lost[place])],
     },

@@ -2,7 +2,8 @@
 // comes later than the carrier's event that caused it. Times count from the fault before them.
 
 import { h } from "./elements.js";
-import { clock, count, span } from "./format.js";
+import { clock, moment } from "./format.js";
+import { count, duration } from "./quantities.js";
 import { paced } from "./pace.js";
 
 const KEPT = 2000;
@@ -71,7 +72,7 @@ export class Timeline {
     for (const event of this.events) {
       if (event.kind === "fault") from = event;
       if (this.hidden.has(kindOf(event))) continue;
-      const since = from && event !== from && event.t_ns - from.t_ns < NEAR_NS ? `+${span(event.t_ns - from.t_ns)}` : "";
+      const since = from && event !== from && event.t_ns - from.t_ns < NEAR_NS ? `+${moment(event.t_ns - from.t_ns)}` : "";
       rows.push({ event, since });
     }
     // Whatever comes meanwhile, a row that has the focus stays.
@@ -113,7 +114,7 @@ export function said(event) {
         text: `BGP with ${event.peer ?? event.neighbour} ${event.up ? "established" : `down: ${event.detail || event.cause}`}`,
       };
     case "routes":
-      return { tone: "", subject: event.node, text: `kernel changed ${routes(event)}${event.until_ns > event.t_ns ? ` in ${span(event.until_ns - event.t_ns)}` : ""}` };
+      return { tone: "", subject: event.node, text: `kernel changed ${routes(event)}${event.until_ns > event.t_ns ? ` in ${duration(event.until_ns - event.t_ns)}` : ""}` };
     case "node":
       return { tone: { ok: "good", degraded: "warn", down: "bad" }[event.state], subject: event.node, text: condition(event) };
     case "fault":

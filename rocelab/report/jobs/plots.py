@@ -86,7 +86,7 @@ def _rates(axis: Axes, fair: FairShares) -> None:
         )
         axis.plot(model_ms, np.array(model) / GBPS, color=colour, linewidth=1.1, alpha=0.75)
     axis.plot([], [], color=MUTED, linewidth=1.1, label="model (first seed)")
-    axis.set_ylabel("payload, Gb/s")
+    axis.set_ylabel("payload, Gb/s, modelled")
     axis.set_title("rate of each sender")
     axis.legend(frameon=False, fontsize=7.5, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
@@ -111,7 +111,7 @@ def _queue(axis: Axes, fair: FairShares) -> None:
     for level, name in ((fair.port.kmin_bytes, "kmin"), (fair.port.kmax_bytes, "kmax")):
         axis.axhline(level / 1000, color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
         axis.annotate(name, (1.002, level / 1000), xycoords=("axes fraction", "data"), fontsize=7)
-    axis.set_ylabel("queue, KB")
+    axis.set_ylabel("queue, kB")
     axis.set_title(f"queue of {fair.port.node}:{fair.port.interface}")
     axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
 
@@ -154,7 +154,7 @@ def _goodput(axis: Axes, report: JobReport) -> None:
         edges_ms, low, high, step="post", color=BAND, linewidth=0, label="slowest to fastest"
     )
     axis.step(edges_ms, middle, where="post", color=SENDERS[0], linewidth=1.1, label="median")
-    axis.set_ylabel("payload, Gb/s")
+    axis.set_ylabel("payload, Gb/s, modelled")
     axis.set_title("payload acknowledged, of a sender", pad=14)
     axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="lower right", bbox_to_anchor=(1, 1.02))
 
@@ -169,7 +169,7 @@ def _iterations(axis: Axes, report: JobReport) -> None:
         color=SENDERS[0],
         linewidth=2,
     )
-    axis.set_ylabel("ms")
+    axis.set_ylabel("ms, modelled")
     axis.set_title("time of each iteration", pad=14)
 
 

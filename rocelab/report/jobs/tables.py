@@ -26,7 +26,7 @@ def pause_table(report: JobReport, title: str) -> Table:
             Column("class", Unit.NUMBER),
             Column("by", Unit.FIGURE),
             Column("times", Unit.COUNT),
-            *columns(Unit.NS, "in all", "longest"),
+            *columns(Unit.NS, "in all, modelled", "longest, modelled"),
             Column("headroom", Unit.BYTES),
             *columns(Unit.COUNT, "dropped", "watchdog"),
         ),
@@ -69,7 +69,7 @@ def propagation_table(report: JobReport) -> Table:
         (
             Column("node"),
             Column("class", Unit.NUMBER),
-            Column("others stopped", Unit.NS),
+            Column("others stopped, modelled", Unit.NS),
             Column("who, by distance", Unit.FIGURE),
         ),
         rows,

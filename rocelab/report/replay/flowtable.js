@@ -1,7 +1,7 @@
 // The flows as a table to sort, filter and pick from.
 
 import { h } from "./elements.js";
-import { bytes, count, span } from "./format.js";
+import { count, duration, size } from "./quantities.js";
 
 const MOST_ROWS = 200;
 const NAME = { title: "flow", value: ({ name }) => Number(name.replace(/\D/g, "")), text: ({ name }) => name };
@@ -25,8 +25,8 @@ const SENT = [
   { title: "sent again", number: true, value: ({ retransmitted }) => retransmitted, hint: "packets" },
   { title: "marked", number: true, value: ({ ce }) => ce, hint: "packets that came with a congestion mark" },
   { title: "packets", number: true, value: ({ packets }) => packets, hint: "sent, those sent again included" },
-  { title: "bytes", number: true, value: ({ payload_bytes: size }) => size, text: ({ payload_bytes: size }) => bytes(size), hint: "payload of all its messages" },
-  { title: "RTT p99", number: true, value: ({ rtt_p99_ns: ns }) => ns ?? Infinity, text: ({ rtt_p99_ns: ns }) => (ns == null ? "-" : span(ns)), hint: "of the lab, queues and batches of ACKs included" },
+  { title: "bytes", number: true, value: ({ payload_bytes: sent }) => sent, text: ({ payload_bytes: sent }) => size(sent), hint: "payload of all its messages" },
+  { title: "RTT p99", number: true, value: ({ rtt_p99_ns: ns }) => ns ?? Infinity, text: ({ rtt_p99_ns: ns }) => (ns == null ? "-" : duration(ns)), hint: "of the lab, queues and batches of ACKs included" },
 ];
 const SIMULATED = [
   NAME,
@@ -34,7 +34,7 @@ const SIMULATED = [
   QUEUE_PAIR,
   { title: "slowest", number: true, value: ({ longest_ns: ns }) => ns ?? Infinity, text: ({ longest_ns: ns }) => timeOf(ns), hint: "completion time of its slowest transfer" },
   { title: "slowdown", number: true, value: ({ slowdown }) => slowdown ?? Infinity, text: ({ slowdown }) => slowdown?.toFixed(2) ?? "-", hint: "of that transfer, over the least time alone on the path" },
-  { title: "bytes", number: true, value: ({ payload_bytes: size }) => size, text: ({ payload_bytes: size }) => bytes(size), hint: "payload of all its transfers" },
+  { title: "bytes", number: true, value: ({ payload_bytes: sent }) => sent, text: ({ payload_bytes: sent }) => size(sent), hint: "payload of all its transfers" },
   { title: "transfers", number: true, value: ({ transfers }) => transfers },
   { title: "over at", number: true, value: ({ over_ns: ns }) => ns ?? Infinity, text: ({ over_ns: ns }) => timeOf(ns) },
   { title: "job", value: ({ job }) => job },
@@ -112,12 +112,12 @@ export class FlowTable {
 }
 
 export function timeOf(ns) {
-  return ns == null ? "never" : span(ns);
+  return ns == null ? "never" : duration(ns);
 }
 
 // A time, or that it is too short to be told from nothing.
 function known(ns, { resolution_ns: resolution }) {
-  return ns > resolution ? span(ns) : `< ${span(resolution)}`;
+  return ns > resolution ? duration(ns) : `< ${duration(resolution)}`;
 }
 
 // Each of the words is the flow's name, a part of an end's name, or a link or node that it crosses.

@@ -2,7 +2,8 @@
 // that was watched.
 
 import { h } from "./elements.js";
-import { count, span } from "./format.js";
+import { moment } from "./format.js";
+import { count, duration } from "./quantities.js";
 import { KINDS, kindOf, said } from "./timeline.js";
 
 const AROUND = 150; // rows before and after the instant that are in the page
@@ -66,8 +67,8 @@ export class Happenings {
   #row(event, isNow) {
     const { tone = "", subject, text } = textOf(event);
     return h("li", { class: tone, "data-kind": event.kind, "aria-current": isNow ? "true" : null },
-      h("button", { class: "link", title: "Show the fabric at this instant", onclick: () => this.goTo(event.t_ns) }, span(event.t_ns)),
-      h("span", { class: "since" }, event.since == null ? "" : `+${span(event.since)}`),
+      h("button", { class: "link", title: "Show the fabric at this instant", onclick: () => this.goTo(event.t_ns) }, moment(event.t_ns)),
+      h("span", { class: "since" }, event.since == null ? "" : `+${moment(event.since)}`),
       h("span", {}, subject ? this.chooser(subject) : "", subject ? " " : "", text));
   }
 }
@@ -89,5 +90,5 @@ function textOf(event) {
   const { flow, begins, lost, lasted } = event;
   return begins
     ? { tone: "bad", text: `flow ${flow.name} loses its first packet` }
-    : { tone: "good", text: `flow ${flow.name} arrives again, ${count(lost)} lost in ${span(lasted)}` };
+    : { tone: "good", text: `flow ${flow.name} arrives again, ${count(lost)} lost in ${duration(lasted)}` };
 }

@@ -2,7 +2,8 @@
 // at any instant, and its flows to pick. All data are in the page.
 
 import { h } from "./elements.js";
-import { METRICS, bytes, count, onTheme, shown, span } from "./format.js";
+import { METRICS, moment, onTheme, shown } from "./format.js";
+import { count, size } from "./quantities.js";
 import { FlowTable, timeOf } from "./flowtable.js";
 import { Happenings } from "./happenings.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
@@ -131,8 +132,8 @@ function goTo(t) {
   happenings.at(t);
   const last = d3.greatest(run.events.filter(({ kind, t_ns: at }) => kind === "fault" && at <= t), ({ t_ns: at }) => at);
   const what = last ? `${last.fault} of ${last.subject} ${last.begins ? "begins" : "ends"}` : "";
-  const after = !last ? (run.events.some(({ kind }) => kind === "fault") ? "before the first event" : "nothing was broken") : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
-  $("#instant").textContent = `At ${span(t)}: ${after}`;
+  const after = !last ? (run.events.some(({ kind }) => kind === "fault") ? "before the first event" : "nothing was broken") : t === last.t_ns ? what : `${moment(t - last.t_ns)} after ${what}`;
+  $("#instant").textContent = `At ${moment(t)}: ${after}`;
   slider.value = t;
   slider.setAttribute("aria-valuetext", $("#instant").textContent);
   showState();
@@ -224,7 +225,7 @@ function chooseFlow(flow) {
   plots.start(run, plotsOf(run, flow));
   $("#all-flows").hidden = !flow;
   const all = run.about ? run.about : run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
-  const sent = !flow?.payload_bytes ? "" : `: ${bytes(flow.payload_bytes)}${flow.transfers ? `, its slowest transfer ${timeOf(flow.longest_ns)}` : ` in ${count(flow.packets)} packets`}`;
+  const sent = !flow?.payload_bytes ? "" : `: ${size(flow.payload_bytes)}${flow.transfers ? `, its slowest transfer ${timeOf(flow.longest_ns)}` : ` in ${count(flow.packets)} packets`}`;
   $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}${sent}` : all;
   $("#path-note").textContent = !flow ? "" : flow.path.length ? `Yellow: ${run.paths_are}: ${first(flow.path)}.` : "Its path is not in this result.";
   plots.at(instant);

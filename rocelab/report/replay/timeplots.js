@@ -2,7 +2,8 @@
 // that is shown.
 
 import { h } from "./elements.js";
-import { count, style } from "./format.js";
+import { style } from "./format.js";
+import { count } from "./quantities.js";
 import { S } from "./series.js";
 
 const HEIGHTS = [170, 120];
