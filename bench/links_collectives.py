@@ -33,11 +33,11 @@ from rocelab.results.environment import cpu_model
 from rocelab.routes.arrays.flows import joined_paths, paths_taken, ways_along
 from rocelab.sim.engine.completion import completion
 from rocelab.sim.engine.program import Program
-from rocelab.sim.links.part import ACK_BITS
 from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.sending import Sending
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.simulate import Simulation
+from rocelab.sim.windows import ACK_BITS
 
 RATE_BPS = 100 * 10**9
 MOST_ITERATIONS = 64

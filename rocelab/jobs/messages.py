@@ -20,11 +20,12 @@ from rocelab.wire.headers import MOST_EXTENSION_BYTES
 
 @dataclass(frozen=True, eq=False)
 class Loads:
-    """Bytes of each send on each queue pair of its connection: payload, and on the wire with
-    headers, padding and empty packets. Shape: sends x queue pairs."""
+    """Of each send on each queue pair of its connection: bytes of payload, bytes on the wire with
+    headers, padding and empty packets, and packets. Shape: sends x queue pairs."""
 
     payload: Longs
     wire: Longs
+    packets: Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +66,12 @@ def loads_of(
     after the other, and continues from send to send of a connection. If parts differ the longer
     ones come first; none is empty. `overhead_bytes` is the length of a packet without its payload.
     """
-    payload, wire = np.zeros((2, len(size_bytes), transport.qps), np.int64)
+    payload, wire, packets = np.zeros((3, len(size_bytes), transport.qps), np.int64)
     for count, message in _runs(connection, size_bytes, parts, transport):
         payload += count * message
         wire += count * on_wire(message, transport.mtu, overhead_bytes)
-    return Loads(payload, wire)
+        packets += count * packets_of(message, transport.mtu)
+    return Loads(payload, wire, packets)
 
 
 def messages_of(
@@ -131,9 +133,15 @@ def _runs(
 
 def on_wire(message: Longs, mtu: Longs | int, overhead_bytes: int) -> Longs:
     """A message's bytes on the wire: one RETH, one immediate, each packet's payload padded to 4."""
-    packets = np.maximum(1, -(-message // mtu))
+    packets = packets_of(message, mtu)
     wire: Longs = message + -message % 4 + packets * overhead_bytes + MOST_EXTENSION_BYTES
     return wire
+
+
+def packets_of(message: Longs, mtu: Longs | int) -> Longs:
+    """How many packets a message is: an empty one is one too."""
+    packets: Longs = np.maximum(1, -(-message // mtu))
+    return packets
 
 
 def before_each(group: Longs, count: Longs) -> Longs:

@@ -107,8 +107,9 @@ class Compiled:
     first_flow[j] up to first_flow[j + 1]."""
     first_flow: Offsets
     payload_bytes: Longs
-    """Of each transfer, X, without headers. For packets only, else None: answers, the flow of what
-    the queue pair at the other end of each flow sends back; clearing; messages of each transfer."""
+    """Of each transfer, X, without headers."""
+    packets: Longs
+    """Of each transfer, X."""
     messages: Messages | None
 
 
@@ -156,6 +157,7 @@ class _Job:
     flow: Longs
     payload_bytes: Longs
     wire_bytes: Longs
+    packets: Longs
     chains: Chains
     messages: Messages | None
 
@@ -204,6 +206,7 @@ def _compiled(
     flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
     task = np.repeat(task, qps)
     payload, wire = loads.payload.reshape(-1), loads.wire.reshape(-1)
+    packets = loads.packets.reshape(-1)
     key = task * max(1, len(used) * qps) + flow
     place = np.arange(len(key))
     # A step may have several sends of a pair, and queue pairs may get nothing of a send.
@@ -211,6 +214,7 @@ def _compiled(
         merged, place = np.unique(key, return_inverse=True)
         payload = _added(payload, place, len(merged))
         wire = _added(wire, place, len(merged))
+        packets = _added(packets, place, len(merged))
         task, flow = np.divmod(merged, len(used) * qps)
         of_merged = np.full(len(merged), NONE, np.int64)
         np.maximum.at(of_merged, place, chain)
@@ -234,6 +238,7 @@ def _compiled(
         number[flow[kept]],
         payload[kept],
         wire[kept],
+        packets[kept],
         replace(chains, of_transfer=chain[kept]),
         messages,
     )
@@ -299,6 +304,7 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
         chains=_all_chains([part.chains for part in compiled], first_task),
         first_flow=first_flow,
         payload_bytes=_joint([part.payload_bytes for part in compiled]),
+        packets=_joint([part.packets for part in compiled]),
         messages=_all_messages([part.messages for part in compiled if part.messages]),
     )
 

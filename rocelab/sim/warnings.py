@@ -13,25 +13,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocelab.base import quantities
-from rocelab.base.arrays import NONE, Bools, Ints
+from rocelab.base.arrays import NONE, Bools, Floats, Ints
 from rocelab.base.errors import InputError
 from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.performance import jct_ratio, ran_ahead
 from rocelab.jobs.placement import Placement
+from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.planning.limits import unreached_marks
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import JobOutcome, PacketCounts
-from rocelab.routes.arrays.paths import links_on_path
 from rocelab.routes.models import Model
 from rocelab.sim.engine.completion import transfers_over_s
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.placement import place_ranks
+from rocelab.sim.windows import Sent, held_back, round_trips_s
 
 if TYPE_CHECKING:
     from rocelab.sim.simulate import Simulation
@@ -41,6 +43,9 @@ MOST_SERVERS = 8
 
 NEGLIGIBLE = 0.02
 """The share of a job's bytes below which its way decides nothing."""
+
+HELD_BACK = 0.02
+"""How much longer a transfer takes with its window before a warning says so."""
 
 _OF_PACKETS = (
     "ack_every",
@@ -94,44 +99,70 @@ def _stuck(simulation: Simulation, outcome: Outcome) -> list[str]:
 
 
 def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
-    """Jobs whose queue pairs sent more in a fluid than their windows let through: a queue pair has
-    at most `transport.window` packets under way, so a window in a round trip, and one at once."""
+    """Jobs whose queue pairs sent more in a fluid than their windows let through."""
     if simulation.options.engine is not Engine.FLUID:
         return []
+    sent = _sent(simulation, outcome)
+    latency_s = simulation.hop_latency_ns / SECOND
+    capacity_bps = simulation.network.capacity_bps
+    round_s = round_trips_s(sent, simulation.whole_paths, capacity_bps, latency_s)
+    longer = held_back(sent, round_s)
+    job = np.repeat(simulation.compiled.job, np.diff(simulation.program.first_transfer))
+    warnings = []
+    for number in range(len(simulation.jobs)):
+        (beyond,) = np.nonzero((job == number) & (longer > 1 + HELD_BACK))
+        if len(beyond):
+            worst = int(beyond[np.argmax(longer[beyond])])
+            flows = len(np.unique(sent.flow[beyond]))
+            warnings.append(
+                f"{simulation.jobs[number].name}: {counted(flows, 'queue pair')} sent faster than "
+                f"transport.window lets one send: {_faster(simulation, sent, round_s, worst)}. A "
+                f"fluid has no windows; with them this takes about {longer[worst]:.3g} times as "
+                "long: use --engine packets, a larger window, or more queue pairs"
+            )
+    return warnings
+
+
+def _faster(simulation: Simulation, sent: Sent, round_s: Floats, transfer: int) -> str:
+    """The ends of a transfer, its rate, and that of a window in a round trip."""
+    flows, network = simulation.flows, simulation.network
+    flow, packets = int(sent.flow[transfer]), int(sent.packets[transfer])
+    ends = [network.nic_name(int(nics[flow])) for nics in (flows.source, flows.destination)]
+    window, round_trip_s = int(sent.window[transfer]), float(round_s[transfer])
+    bits = 8 * int(simulation.compiled.payload_bytes[transfer])
+    sent_bps = bits / float(sent.end_s[transfer] - sent.begin_s[transfer])
+    return (
+        f"{ends[0]} to {ends[1]} at {quantities.rate(sent_bps)}, where {counted(window, 'packet')} of "
+        f"{bits // (8 * packets):,} bytes in a round trip of "
+        f"{quantities.duration(round_trip_s * SECOND)} are "
+        f"{quantities.rate(window * bits / packets / round_trip_s)}"
+    )
+
+
+def _most_acked(transport: TransportSpec) -> int:
+    """The most packets that one ACK is for: the last of a message asks for one too."""
+    pairs = transport.qps if transport.strategy is Strategy.SPLIT else 1
+    part = -(-message_bytes(transport) // pairs)
+    return min(transport.ack_every, -(-part // transport.mtu))
+
+
+def _sent(simulation: Simulation, outcome: Outcome) -> Sent:
+    """What a fluid sent. A merged send ends with the last of its rounds."""
     program, compiled = simulation.program, simulation.compiled
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     job = compiled.job[task]
-    links = links_on_path(simulation.whole_paths)[program.flow]
-    round_s = 2 * links * simulation.hop_latency_ns / SECOND
-    window = np.array([spec.transport.window * spec.transport.mtu for spec in simulation.jobs])[job]
-    payload = compiled.payload_bytes
-    took_s = transfers_over_s(program, outcome) - outcome.start_s[task]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        least_s = (payload / window - 1) * round_s
-        excess = np.where(np.isfinite(took_s) & (took_s > 0), least_s / took_s, 0.0)
-        sent_bps, bound_bps = 8 * payload / took_s, 8 * window / round_s
-    warnings = []
-    for number, spec in enumerate(simulation.jobs):
-        (beyond,) = np.nonzero((job == number) & (excess > 1))
-        if not len(beyond):
-            continue
-        worst = int(beyond[np.argmax(excess[beyond])])
-        flow = int(program.flow[worst])
-        ends = [
-            simulation.network.nic_name(int(nics[flow]))
-            for nics in (simulation.flows.source, simulation.flows.destination)
-        ]
-        flows = len(np.unique(program.flow[beyond]))
-        warnings.append(
-            f"{spec.name}: {counted(flows, 'queue pair')} sent faster than transport.window lets "
-            f"one send: {ends[0]} to {ends[1]} at {quantities.rate(sent_bps[worst])}, where "
-            f"{spec.transport.window:,} packets of {spec.transport.mtu:,} bytes in a round trip of "
-            f"{quantities.duration(round_s[worst] * SECOND)} are "
-            f"{quantities.rate(bound_bps[worst])}. A fluid has no windows; with them this takes "
-            f"{excess[worst]:.3g} times as long at least: use --engine packets, a larger window, "
-            "or more queue pairs"
-        )
-    return warnings
+    transports = [spec.transport for spec in simulation.jobs]
+    merged, over_s = simulation.is_merged[job], transfers_over_s(program, outcome)
+    return Sent(
+        flow=program.flow.astype(np.int64),
+        begin_s=outcome.start_s[task],
+        end_s=np.where(merged, over_s, outcome.finish_s),
+        over_s=over_s,
+        packets=compiled.packets,
+        bits=program.size_bits,
+        window=np.array([transport.window for transport in transports], np.int64)[job],
+        ack_every=np.array(list(map(_most_acked, transports)), np.int64)[job],
+    )
 
 
 def _unread(keys: Iterable[str], why: str) -> list[str]:

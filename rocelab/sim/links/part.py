@@ -18,10 +18,9 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.links.traffic import LinkTraffic, Part
 from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import ACK_BYTES, OVERHEAD_BYTES, Queues, Sending
+from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
-
-ACK_BITS = 8 * ACK_BYTES
+from rocelab.sim.windows import ACK_BITS, serialised_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,13 +110,9 @@ def rounds_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: float) -> Fl
 
 
 def _serialised_s(traffic: LinkTraffic, flow: Longs, sums_s: Floats, slowest_s: Floats) -> Floats:
-    """How long links serialise packets of these flows and their ACK: the first packet and the ACK
-    one link after the other, and the other packets only the slowest link, as they are sent on while
-    they come. Seconds of a bit: over all links, and over the slowest."""
+    """`serialised_s` of some flows."""
     packet_bits = traffic.packet_bits[traffic.first[:-1][flow]]
-    further_bits = traffic.acked_bits[flow] - packet_bits
-    times_s: Floats = (packet_bits + ACK_BITS) * sums_s + further_bits * slowest_s
-    return times_s
+    return serialised_s(packet_bits, traffic.acked_bits[flow], sums_s, slowest_s)
 
 
 def _elsewhere_s(links: Links, part: Part, ports_bps: Floats) -> float:

@@ -24,13 +24,14 @@ from rocelab.base.workers import in_vain, workers
 from rocelab.planning.queues import BINS
 from rocelab.routes.arrays.flows import Paths, paths_taken
 from rocelab.sim.engine.program import Program
-from rocelab.sim.links.part import ACK_BITS, Links, pass_part, rounds_s
+from rocelab.sim.links.part import Links, pass_part, rounds_s
 from rocelab.sim.links.traffic import LinkTraffic, Part, stages, traffic_of
 from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.state import Buffer, Pause, zeros
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.size import check_memory
+from rocelab.sim.windows import ACK_BITS
 
 MOST_S = 1200
 HOPS_PER_SECOND = 2_500_000

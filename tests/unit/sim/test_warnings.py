@@ -218,11 +218,44 @@ def test_a_fluid_says_by_how_much_a_window_would_hold_it_back() -> None:
         simulate(spec, [job], Options(engine=engine)) for engine in (Engine.FLUID, Engine.PACKETS)
     )
     (text,) = warned(fluid, "transport.window")
-    assert "128 packets of 4,096 bytes in a round trip of 200 us are 21G" in text
-    (factor,) = (float(text.split("with them this takes ")[1].split(" ")[0]),)
+    assert "128 packets of 4,096 bytes in a round trip of 202 us are 20.8G" in text
     took = [report.jobs[0].headlines[0].modelled.median for report in (fluid, packets)]
-    assert took[1] / took[0] == pytest.approx(factor, rel=0.05)
+    assert took[1] / took[0] == pytest.approx(times_as_long(text), rel=0.05)
     assert not warned(packets, "transport.window")
+
+
+def times_as_long(text: str) -> float:
+    return float(text.split("with them this takes about ")[1].split(" ")[0])
+
+
+def time_of(spec: LabSpec, job: SimulatedJob, engine: Engine) -> float:
+    report = simulate(spec, [job], Options(engine=engine))
+    (time_ns,) = report.jobs[0].iterations_ns
+    assert time_ns is not None
+    return time_ns
+
+
+@pytest.mark.parametrize("delay_us", [1, 5, 25])
+@pytest.mark.parametrize("ack_every", [1, 16])
+@pytest.mark.parametrize("share", [0.8, 0.9, 0.94, 0.97, 1.01, 1.04, 1.1])
+def test_a_window_is_named_where_packets_are_slower_for_it(
+    delay_us: int, ack_every: int, share: float
+) -> None:
+    """share: of the packets that a round trip at 400G holds, half of which serialise too."""
+    spec = spec_of(
+        {"racks": 2, "spines": 2, "servers_per_rack": 1}, links={"delay": f"{delay_us}us"}
+    )
+    window = round(share * (8 * delay_us / 0.0836 + 3 + ack_every))
+    held, free = (
+        collective(**ONE, transport={"window": packets, "ack_every": ack_every})
+        for packets in (window, 2**20)
+    )
+    with_window, without = (time_of(spec, job, Engine.PACKETS) for job in (held, free))
+    texts = warned(simulate(spec, [held]), "transport.window lets")
+    if with_window > 1.05 * without:
+        assert times_as_long(texts[0]) == pytest.approx(with_window / without, rel=0.05)
+    if with_window < 1.01 * without:
+        assert not texts
 
 
 @pytest.mark.parametrize(
