@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rocelab.base.arrays import Floats, Longs
 from rocelab.base.errors import Problem, SpecError
 from rocelab.base.files import NotTextError, read_input, text_of
 from rocelab.base.wording import RefusedError, counted, listed, shown
@@ -26,6 +27,7 @@ from rocelab.labfile.source import raise_problems
 NS3_COLUMNS = ("src", "dst", "pg", "dst_port", "size_bytes", "start_s")
 HTSIM_COUNTS = ("Nodes", "Connections", "Triggers", "Failures")
 MOST_RANKS = 2**20
+MOST_DIGITS = 18
 LONGEST_S = 1e6
 
 _TRIGGERS = ("trigger", "send_done_trigger", "recv_done_trigger", "addon")
@@ -35,6 +37,9 @@ Line = tuple[int, list[str]]
 
 Flow = tuple[int, int, int, float]
 """Source, destination, bytes and start in seconds."""
+
+Columns = tuple[Longs, Longs, Longs, Floats]
+"""The same of all flows, by column."""
 
 Parse = Callable[[Sequence[str]], Flow]
 
@@ -82,7 +87,9 @@ def _ns3(file: str, lines: Sequence[Line]) -> FlowList:
     (first, (count,)), rest = lines[0], lines[1:]
     flows = _bounded(file, first, count, least=1)
     problems: list[Problem] = []
-    rows = list(_parsed(file, rest[:flows], _ns3_flow, problems))
+    columns = _ns3_columns([words for _, words in rest[:flows]])
+    if columns is None:
+        columns = _columns(list(_parsed(file, rest[:flows], _ns3_flow, problems)))
     if len(rest) < flows:
         message = f"{counted(flows, 'flow')} announced, and {len(rest):,} are there"
         problems.append(Problem(file, first, "", message, "correct the number"))
@@ -96,8 +103,35 @@ def _ns3(file: str, lines: Sequence[Line]) -> FlowList:
         )
     if len({words[2] for _, words in rest[:flows]}) > 1:
         warnings.append(f"{file}: pg is ignored: all flows are sent with transport.dscp")
-    ranks = 1 + max(max(flow[:2]) for flow in rows)
-    return _listed(max(2, ranks), rows, warnings)
+    ranks = 1 + max(int(columns[0].max()), int(columns[1].max()))
+    return _listed(max(2, ranks), columns, warnings)
+
+
+def _ns3_columns(rows: Sequence[Sequence[str]]) -> Columns | None:
+    """The flows of lines, all read at once, as a file has very many; None if `_ns3_flow` refuses
+    one."""
+    if set(map(len, rows)) != {len(NS3_COLUMNS)}:
+        return None
+    source, destination, _, _, size, start = zip(*rows, strict=True)
+    counts = source, destination, size
+    if not all(all(map(str.isdecimal, words)) for words in counts):
+        return None
+    if max(max(map(len, words)) for words in counts) > MOST_DIGITS:
+        return None
+    source_of, destination_of, size_bytes = (np.array(list(map(int, each))) for each in counts)
+    try:
+        start_s = np.array(list(map(float, start)))
+    except ValueError:
+        return None
+    is_right = (
+        (np.maximum(source_of, destination_of) < MOST_RANKS)
+        & (source_of != destination_of)
+        & (size_bytes >= 1)
+        & (size_bytes <= MAX_SIZE)
+        & (start_s >= 0)
+        & (start_s <= LONGEST_S)
+    )
+    return (source_of, destination_of, size_bytes, start_s) if is_right.all() else None
 
 
 def _ns3_flow(words: Sequence[str]) -> Flow:
@@ -145,7 +179,7 @@ def _htsim(file: str, lines: Sequence[Line]) -> FlowList:
         ]
     if problems:
         raise_problems(problems)
-    return _listed(counts["Nodes"][1], connections, ())
+    return _listed(counts["Nodes"][1], _columns(connections), ())
 
 
 def _htsim_flow(words: Sequence[str]) -> Flow:
@@ -204,15 +238,19 @@ def _parsed(
             problems.append(Problem(file, number, "", error.message, error.hint))
 
 
-def _listed(ranks: int, flows: Sequence[Flow], warnings: Sequence[str]) -> FlowList:
-    source, destination, size_bytes, start_s = zip(*flows, strict=True)
-    start = np.array(start_s, np.float64)
+def _columns(flows: Sequence[Flow]) -> Columns:
+    whole = np.array([flow[:3] for flow in flows], np.int64).reshape(-1, 3).T
+    return whole[0], whole[1], whole[2], np.array([flow[3] for flow in flows], np.float64)
+
+
+def _listed(ranks: int, flows: Columns, warnings: Sequence[str]) -> FlowList:
+    source, destination, size_bytes, start_s = flows
     return FlowList(
         ranks,
-        np.array(source, np.int32),
-        np.array(destination, np.int32),
-        np.array(size_bytes, np.int64),
-        start - start.min(),
+        source.astype(np.int32),
+        destination.astype(np.int32),
+        size_bytes,
+        start_s - start_s.min(),
         tuple(warnings),
     )
 
@@ -236,7 +274,7 @@ def _size(name: str, word: str) -> int:
 
 
 def _whole(name: str, word: str, least: int, most: int, hint: str) -> int:
-    number = int(word) if word.isdecimal() and len(word) <= 18 else -1
+    number = int(word) if word.isdecimal() and len(word) <= MOST_DIGITS else -1
     if not least <= number <= most:
         asked = f"{name}: expected" if name else "expected"
         message = f"{asked} a whole number from {least} to {most:,}, got {shown(word)}"

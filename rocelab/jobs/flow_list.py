@@ -32,17 +32,11 @@ class FlowList:
 
     def workload(self) -> Workload:
         """A step for each flow, numbered from 1, each on queue pairs of its own."""
+        rows = (each.reshape(-1, 1) for each in (self.source, self.destination, self.size_bytes))
+        columns = zip(self.start_s.tolist(), map(Sends, *rows), strict=True)
         steps = tuple(
-            Step(
-                f"flow {number + 1}",
-                compute_s=start_s,
-                sends=Sends(
-                    self.source[number : number + 1],
-                    self.destination[number : number + 1],
-                    self.size_bytes[number : number + 1],
-                ),
-            )
-            for number, start_s in enumerate(self.start_s.tolist())
+            Step(f"flow {number}", (), start_s, sends)
+            for number, (start_s, sends) in enumerate(columns, start=1)
         )
         return Workload(
             self.ranks, steps, ordered=True, own_queue_pairs=True, warnings=self.warnings

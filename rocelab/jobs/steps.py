@@ -56,7 +56,7 @@ def alone_s(sends: Sends | None, ranks: int, nic_bps: float) -> float:
     that sends or receives most, in payload."""
     if sends is None:
         return 0.0
-    most = sends.size_bytes[0]
+    most = sends.size_bytes.item(0)
     # A list of flows has very many steps of one send.
     if len(sends.source) > 1:
         ends = (sends.source, sends.destination)
@@ -71,6 +71,6 @@ def roofline_s(workload: Workload, nic_bps: float) -> float:
     """
     ends: list[float] = []
     for step in workload.steps:
-        start = max((ends[earlier] for earlier in step.after), default=0.0)
+        start = max(ends[earlier] for earlier in step.after) if step.after else 0.0
         ends.append(start + step.compute_s + alone_s(step.sends, workload.ranks, nic_bps))
     return max(ends, default=0.0)

@@ -57,23 +57,17 @@ def matrix_of(network: Network, rows: Sequence[FlowRow]) -> Matrix:
             zip(network.nic_server.tolist(), network.nic_number.tolist(), strict=True)
         )
     }
-    columns = zip(
-        *(
-            (number[row.source], number[row.destination], row.leaves_by, row.sport, row.dest_qp)
-            for row in rows
-        ),
-        strict=True,
-    )
+    source, destination, sport, dest_qp, size_bytes, packets, leaves_by = zip(*rows, strict=True)
+    ends = ([number[nic] for nic in end] for end in (source, destination))
     return Matrix(
-        Flows(*(np.array(column, np.int32) for column in columns)),
-        bytes=_column([row.bytes for row in rows]),
-        packets=_column([row.packets for row in rows]),
+        Flows(*(np.array(column, np.int32) for column in (*ends, leaves_by, sport, dest_qp))),
+        bytes=_column(size_bytes),
+        packets=_column(packets),
     )
 
 
 def _column(values: Sequence[int | None]) -> Longs | None:
-    known = [value for value in values if value is not None]
-    return np.array(known, np.int64) if len(known) == len(values) else None
+    return None if None in values else np.array(values, np.int64)
 
 
 def rows_of_jobs(plans: Iterable[JobPlan]) -> list[FlowRow]:

@@ -11,10 +11,13 @@ import csv
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from io import StringIO
+from itertools import islice
+from operator import is_
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.base.files import NotTextError, read_input, text_of
@@ -92,7 +95,15 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
     The first line of a CSV names its columns, those of `FlowSpec`; source, destination and sport
     are required. An empty cell is a missing value. Raises SpecError with every problem.
     """
-    source = _read_csv(path) if path.suffix.lower() == ".csv" else read_source(path)
+    ports = {
+        NicRef(server.name, number): len(nic.links)
+        for server in fabric.servers
+        for number, nic in enumerate(fabric.nics(server.name), start=1)
+    }
+    is_csv = path.suffix.lower() == ".csv"
+    if is_csv and (rows := _read_columns(path, ports)) is not None:
+        return rows
+    source = _read_csv(path) if is_csv else read_source(path)
     spec = validate(source, FlowSetSpec)
     rows = [
         FlowRow(
@@ -106,11 +117,6 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
         )
         for flow in spec.flows
     ]
-    ports = {
-        NicRef(server.name, number): len(nic.links)
-        for server in fabric.servers
-        for number, nic in enumerate(fabric.nics(server.name), start=1)
-    }
     problems = [
         Problem(source.file, source.line(("flows", index, key)), key, error.message, error.hint)
         for index, row in enumerate(rows)
@@ -120,6 +126,63 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
     if problems:
         raise_problems(problems)
     return rows
+
+
+def _read_columns(path: Path, ports: Mapping[NicRef, int]) -> list[FlowRow] | None:
+    """The flows of a CSV, of which each column's different cells are validated once, as a file has
+    very many; None if one has a problem, for `_read_csv` and `validate` to say which."""
+    try:
+        columns = _columns(path)
+    except (OSError, NotTextError, csv.Error, SpecError, RefusedError, ValidationError):
+        return None
+    if columns is None:
+        return None
+    nics = {(nic.server, nic.nic): nic for nic in ports}
+    leaves_by = columns["leaves_by"]
+    source, destination = (
+        [nics.get(place) for place in zip(columns[end], columns[f"{end}_nic"], strict=True)]
+        for end in ("source", "destination")
+    )
+    known = [nic for nic in source if nic is not None]
+    if len(known) < len(source) or None in destination or any(map(is_, source, destination)):
+        return None
+    if any(port >= ports[nic] for nic, port in set(zip(known, leaves_by, strict=True))):
+        return None
+    unknown = [None] * len(known)
+    kept = (columns[name] for name in ("sport", "dest_qp", "bytes"))
+    return list(map(FlowRow, known, destination, *kept, unknown, leaves_by))
+
+
+def _columns(path: Path) -> dict[str, list[Any]] | None:
+    """The values of each key of `FlowSpec`, for each flow of a CSV; None for other than 1 to
+    `MOST_FLOWS` lines of as many cells as the header. Raises what readers and validators raise."""
+    reader = csv.reader(StringIO(text_of(read_input(path)), newline=""), strict=True)
+    header = [name.strip() for name in next(reader, [])]
+    _check_header(str(path), header)
+    lines = [cells for cells in islice(reader, MOST_FLOWS + 1) if cells]
+    if not 0 < len(lines) <= MOST_FLOWS or set(map(len, lines)) != {len(header)}:
+        return None
+    cells_of = dict(zip(header, zip(*lines, strict=True), strict=True))
+    return {
+        name: _values(field, cells_of[name]) if name in cells_of else [field.default] * len(lines)
+        for name, field in FlowSpec.model_fields.items()
+    }
+
+
+def _values(field: FieldInfo, cells: Sequence[str]) -> list[Any]:
+    """The values of cells of a column, each different cell read once."""
+    texts = list(dict.fromkeys(cells))
+    filled = [text for text in texts if text.strip()]
+    if len(filled) < len(texts) and field.is_required():
+        raise RefusedError("an empty cell")
+    data = [_cell(text) for text in filled]
+    if None in data:
+        raise RefusedError("a cell without a value")
+    many: Any = list
+    kind = TypeAdapter[list[Any]](many[field.rebuild_annotation()], config=FlowSpec.model_config)
+    value_of = dict.fromkeys(texts, field.default)
+    value_of.update(zip(filled, kind.validate_python(data), strict=True))
+    return list(map(value_of.__getitem__, cells))
 
 
 def _fits(row: FlowRow, ports: Mapping[NicRef, int]) -> bool:

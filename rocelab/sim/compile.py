@@ -93,7 +93,9 @@ class Compiled:
 
     flows: Flows
     answers: Flows | None
+    """For packets only, else None: what the other end of each flow sends back."""
     clearing: Clearing | None
+    """For packets only, else None."""
     program: Program
     job: Ints
     """Of each task, T; the tasks of a step are together, in the order of steps."""
@@ -103,14 +105,15 @@ class Compiled:
     """The tasks of step s, counted over all jobs, are first_task[s] up to first_task[s + 1]; the
     last ends when the step does."""
     chains: Chains
-    """Sends that wait for one another; `program` leaves their latency out. The flows of job j are
-    first_flow[j] up to first_flow[j + 1]."""
+    """Sends that wait for one another; `program` leaves their latency out."""
     first_flow: Offsets
+    """The flows of job j are first_flow[j] up to first_flow[j + 1]."""
     payload_bytes: Longs
     """Of each transfer, X, without headers."""
     packets: Longs
     """Of each transfer, X."""
     messages: Messages | None
+    """Of each transfer; for packets only, else None."""
 
 
 def compile_jobs(

@@ -451,11 +451,13 @@ class Simulation:
     def usable_sends(self) -> Bools:
         """The sends that switches can choose for some flow with any hash, 2L, while all links are
         up."""
-        flows, hops = self.flows, links_on_path(self.whole_paths)
+        flows, ports = self.flows, int(self.flows.port.max(initial=0)) + 1
+        lengths, length = np.unique(links_on_path(self.whole_paths), return_inverse=True)
+        way = length * ports + flows.port
         ends = []
         for nics in (flows.source, flows.destination):
-            columns = (self.network.nic_home[nics], flows.port, hops)
-            ends.append(np.unique(np.column_stack(columns), axis=0, return_index=True)[1])
+            kind = way + self.network.nic_home[nics].astype(np.int64) * (len(lengths) * ports)
+            ends.append(np.unique(kind, return_index=True)[1])
         some = np.unique(np.concatenate(ends))
         mask = np.zeros(self.network.sends, np.bool_)
         routes = Routes(self.network)

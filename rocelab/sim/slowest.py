@@ -32,7 +32,9 @@ def slowest_flows(
     order = np.lexsort((-payload_bytes, -longest_s))[:MOST_FLOWS]
     links = np.cumsum(np.diff(paths.start)[order])
     order = order[(links <= MOST_LINKS) & (longest_s[order] > -np.inf)]
-    (sent,) = np.nonzero(np.isin(program.flow, order))
+    is_listed = np.zeros(len(flows), np.bool_)
+    is_listed[order] = True
+    (sent,) = np.nonzero(is_listed[program.flow])
     sent = sent[np.argsort(program.flow[sent], kind="stable")]
     task = np.searchsorted(program.first_transfer, sent, side="right") - 1
     rows = []

@@ -9,13 +9,14 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.documents import to_json
-from rocelab.base.errors import InputError, SpecError
+from rocelab.base.errors import InputError, Problem, SpecError
 from rocelab.cli.main import main
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
@@ -434,3 +435,56 @@ def test_a_table_of_too_many_flows_is_refused(
     table.write_text("source,destination,sport\n" + 4 * row)
     with pytest.raises(SpecError, match=r"flows\.csv:5: more than 3 flows"):
         read_flows(table, FABRICS["zone-1-1"])
+
+
+CELLS = {
+    "source": ["srv1-1", " srv1-2", "srv2-1", "srv9-9", "", "null", "7"],
+    "destination": ["srv3-1", "srv3-2", "srv1-1"],
+    "destination_nic": ["1", "", "2", "0x1"],
+    "sport": ["1", "49152", "99999", "", "1.5"],
+    "dest_qp": ["", "0", "17", "-1"],
+    "leaves_by": ["0", "", "1"],
+    "bytes": ["", "1MB", "64 KiB", "12", "~"],
+}
+
+
+@given(st.data())
+def test_all_cells_of_a_table_at_once_are_read_as_line_by_line(data: st.DataObject) -> None:
+    """The first of each column's cells are right, so that many tables are."""
+    most = data.draw(st.sampled_from([2, 9]))
+    header = [*("source", "destination", "sport"), *data.draw(st.permutations(list(CELLS)[4:]))]
+    lines = data.draw(
+        st.lists(
+            st.tuples(*(st.sampled_from(CELLS[name][:most]) for name in header)),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    fabric = FABRICS["zone-1-1"]
+    with TemporaryDirectory() as folder:
+        table = Path(folder) / "flows.csv"
+        table.write_text("\n".join(map(",".join, [tuple(header), *lines])) + "\n")
+        outcomes = [_read(table, fabric)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(predict_spec, "_read_columns", lambda *_: None)
+            outcomes.append(_read(table, fabric))
+    assert outcomes[0] == outcomes[1]
+
+
+def _read(table: Path, fabric: Fabric) -> list[FlowRow] | tuple[Problem, ...]:
+    try:
+        return read_flows(table, fabric)
+    except SpecError as refused:
+        return tuple(refused.problems)
+
+
+def test_a_right_table_is_not_read_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(predict_spec, "_read_csv", refuse)
+    table = tmp_path / "flows.csv"
+    table.write_text(CSV)
+    assert len(read_flows(table, FABRICS["zone-1-1"])) == 2

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, SpecError
-from rocelab.jobs import merged_sends
+from rocelab.base.wording import RefusedError
+from rocelab.jobs import flow_files, merged_sends
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob, collective_job, load_jobs
@@ -413,3 +416,19 @@ def test_a_failure_costs_flows_that_are_under_way_and_none_that_begins_later(
     assert early == pytest.approx(10.5e-3 + 0.5e-3, abs=0.1e-3)
     assert during == pytest.approx(13e-3, abs=0.1e-3)
     assert later == pytest.approx(7e-3, abs=0.01e-3)
+
+
+WORDS = ["0", "1", "12", "2000000", "-1", "1.5", "1e-3", "nan", "x"]
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), min_size=5, max_size=7), min_size=1, max_size=4))
+def test_all_lines_at_once_are_read_as_one_by_one(rows: list[list[str]]) -> None:
+    found = flow_files._ns3_columns(rows)
+    try:
+        flows = [flow_files._ns3_flow(words) for words in rows]
+        assert all(source != destination for source, destination, *_ in flows)
+    except (RefusedError, AssertionError):
+        assert found is None
+    else:
+        assert found is not None
+        assert list(zip(*(column.tolist() for column in found), strict=True)) == flows
