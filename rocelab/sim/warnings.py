@@ -132,8 +132,8 @@ def _faster(simulation: Simulation, sent: Sent, round_s: Floats, transfer: int) 
     bits = 8 * int(simulation.compiled.payload_bytes[transfer])
     sent_bps = bits / float(sent.end_s[transfer] - sent.begin_s[transfer])
     return (
-        f"{ends[0]} to {ends[1]} at {quantities.rate(sent_bps)}, where {counted(window, 'packet')} of "
-        f"{bits // (8 * packets):,} bytes in a round trip of "
+        f"{ends[0]} to {ends[1]} at {quantities.rate(sent_bps)}, where "
+        f"{counted(window, 'packet')} of {bits // (8 * packets):,} bytes in a round trip of "
         f"{quantities.duration(round_trip_s * SECOND)} are "
         f"{quantities.rate(window * bits / packets / round_trip_s)}"
     )
