@@ -23,14 +23,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.options import takes_options
 from rocelab.lab.kind import UpOptions
 from rocelab.linux.rights import need_root
-from rocelab.report.console import (
-    note,
-    progress_bars,
-    say,
-    seconds_table,
-    show_blocks,
-    write_json,
-)
+from rocelab.report.console import note, progress_bars, say, seconds_table, show_blocks, write_json
 from rocelab.report.document import Column, Row, Table, Tone, Toned, columns
 from rocelab.routing.frr.kind import FrrMemory
 

@@ -166,11 +166,7 @@ def _memory_table(carvings: Sequence[Carving], pfc: PfcSpec) -> Table:
     sizes = ("memory", "reserved", "headroom", "shared", "XOFF", "XON")
     return Table(
         f"Memory of a switch, lossless class{'es' * (len(pfc.classes) > 1)} {classes}",
-        (
-            Column("role"),
-            *columns(Unit.COUNT, "switches", "ports"),
-            *columns(Unit.BYTES, *sizes),
-        ),
+        (Column("role"), *columns(Unit.COUNT, "switches", "ports"), *columns(Unit.BYTES, *sizes)),
         tuple(
             (
                 part.role.name,
@@ -322,8 +318,7 @@ class RenderTarget(StrEnum):
 def render(
     lab: LabArgument,
     folder: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False),
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False)
     ],
     target: Annotated[str, choice("target", RenderTarget, "What to write for.")] = RenderTarget.FRR,
     image: Annotated[

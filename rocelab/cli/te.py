@@ -27,8 +27,7 @@ def te(
         int, typer.Option("--last", metavar="N", min=1, help="How many rounds to show.")
     ] = 10,
     bound: Annotated[
-        bool,
-        typer.Option("--bound", help="Also solve for the optimum that no placement can beat."),
+        bool, typer.Option("--bound", help="Also solve for the optimum that no placement can beat.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -117,11 +116,7 @@ def _round_row(te_round: Round) -> Row:
 def _print_tiers(last: Round) -> None:
     if not last.tiers:
         return
-    head = (
-        Column("links"),
-        Column("count", Unit.COUNT),
-        *columns(Unit.SHARE, "most used", "mean"),
-    )
+    head = (Column("links"), Column("count", Unit.COUNT), *columns(Unit.SHARE, "most used", "mean"))
     rows = ((name, use.links, use.maximum, use.mean) for name, use in last.tiers.items())
     show_blocks(Table("utilisation as placed", head, tuple(rows)))
 

@@ -6,17 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rocelab.base.quantities import Unit, change
 from rocelab.base.statistics import Spread, least_rank_sum_p
-from rocelab.report.document import (
-    Block,
-    Cell,
-    Document,
-    Note,
-    Row,
-    Table,
-    Tone,
-    Toned,
-    columns,
-)
+from rocelab.report.document import Block, Cell, Document, Note, Row, Table, Tone, Toned, columns
 from rocelab.results.difference import DrillDiff, FigureDiff, Finding, Side, ValueChange
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import Quantity

@@ -316,10 +316,7 @@ def _clocks(result: DrillResult, *, has_probes: bool) -> Section:
         if phase.probes is not None
         for figure in phase.probes.clocks.scaled
     ]
-    head = (
-        Column("scaled"),
-        *columns(Unit.FIGURE, "lab", "modelled"),
-    )
+    head = (Column("scaled"), *columns(Unit.FIGURE, "lab", "modelled"))
     rows = tuple(
         (
             figure.name,

@@ -71,15 +71,12 @@ def figures_table(
     if valid_runs < 2:
         head = (Column(""), Column("value", Unit.FIGURE), meaning)
         cells = tuple((row.title, row.value, row.meaning) for row in rows)
-        return Table(title, head, cells)
+        return Table(title, head, cells, sortable=False)
     return Table(
         title,
-        (
-            Column(""),
-            *columns(Unit.FIGURE, "median", "min to max", "CoV", "n"),
-            meaning,
-        ),
+        (Column(""), *columns(Unit.FIGURE, "median", "min to max", "CoV", "n"), meaning),
         tuple((row.title, row.value, row.range, row.cov, row.counted, row.meaning) for row in rows),
+        sortable=False,
     )
 
 

@@ -252,11 +252,7 @@ def _tier(tier: TierBalance) -> Row:
 def _disagreements(report: JobReport) -> Table:
     return Table(
         "Counts of devices and endpoints that differ",
-        (
-            Column(""),
-            *columns(Unit.COUNT, "count", "against"),
-            Column("where", Unit.FIGURE),
-        ),
+        (Column(""), *columns(Unit.COUNT, "count", "against"), Column("where", Unit.FIGURE)),
         tuple(
             (
                 f"{check.name}: {check.left}, {check.right}",

@@ -164,12 +164,7 @@ def repeats_table(repeats: RepeatTable) -> Table:
             Column("why", page_only=True),
         ),
         tuple(
-            (
-                row.number,
-                Toned(row.outcome, tones[row.outcome]),
-                *row.figures,
-                "; ".join(row.why),
-            )
+            (row.number, Toned(row.outcome, tones[row.outcome]), *row.figures, "; ".join(row.why))
             for row in repeats.rows
         ),
         names=2,

@@ -42,7 +42,7 @@ class Step:
     meaning: str
 
 
-NOTHING_MEASURED = "no valid repeat: nothing was measured"
+NOTHING_MEASURED = "No repeat was valid, so there is nothing to report"
 """A drill's message if every run was invalid."""
 
 OWNED = f"! find . ! -user {USER} | grep ."

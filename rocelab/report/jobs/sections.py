@@ -20,11 +20,7 @@ from rocelab.report.document import (
 )
 from rocelab.report.figures import figure_rows, figures_table
 from rocelab.report.jobs import plots
-from rocelab.report.jobs.tables import (
-    pause_table,
-    propagation_table,
-    share_rows,
-)
+from rocelab.report.jobs.tables import pause_table, propagation_table, share_rows
 from rocelab.report.jobs.text import job_name, job_text, lossless_text
 from rocelab.report.repeats import RepeatTable
 from rocelab.results.drill import DrillResult, JobsRun, PhaseSummary
@@ -211,11 +207,7 @@ def _checks(report: JobReport) -> Table:
     agree, differ = Toned("agree", Tone.GOOD), Toned("differ", Tone.BAD)
     return Table(
         "",
-        (
-            Column("count"),
-            *columns(Unit.FIGURE, "one side", "other side"),
-            Column(""),
-        ),
+        (Column("count"), *columns(Unit.FIGURE, "one side", "other side"), Column("")),
         tuple(
             (
                 check.name,

@@ -68,8 +68,7 @@ def events_section(run: ProbeRun, method: MeasurementMethod) -> Section:
                         record.convergence.affected_flows,
                         record.convergence.lost + record.convergence.lost_after_recovery,
                         _time(
-                            record.convergence.full_convergence_ns,
-                            record.convergence.resolution_ns,
+                            record.convergence.full_convergence_ns, record.convergence.resolution_ns
                         )
                         if record.convergence.affected_flows
                         else None,

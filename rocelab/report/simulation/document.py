@@ -124,10 +124,7 @@ def _flow_times(report: SimulationReport) -> tuple[Block, ...]:
             Note(text, page_only=True),
             Table(
                 "",
-                (
-                    Column(""),
-                    *columns(Unit.FIGURE, "mean", "p50", "p99", "highest"),
-                ),
+                (Column(""), *columns(Unit.FIGURE, "mean", "p50", "p99", "highest")),
                 (
                     ("time", *_distribution(times.time_ns, Unit.NS)),
                     ("slowdown", *_distribution(times.slowdown, Unit.RATIO)),
@@ -243,11 +240,7 @@ def _queues(report: SimulationReport) -> tuple[Table, ...]:
         return ()
     queues = Table(
         "Highest queues of switch ports",
-        (
-            Column("port"),
-            Column("highest", Unit.BYTES),
-            *columns(Unit.COUNT, "marks", "drops"),
-        ),
+        (Column("port"), Column("highest", Unit.BYTES), *columns(Unit.COUNT, "marks", "drops")),
         tuple(
             (queue.port, queue.highest_bytes, queue.marks, queue.drops) for queue in packets.queues
         ),
@@ -342,10 +335,7 @@ def _use(use: TierUse, flows: float | None, random: float | None) -> Row:
 def _events(report: SimulationReport) -> Table:
     return Table(
         "",
-        (
-            Column(""),
-            *columns(Unit.NS, "at", "routed around", "back"),
-        ),
+        (Column(""), *columns(Unit.NS, "at", "routed around", "back")),
         tuple(
             (event.what, event.start_ns, event.routed_ns, event.end_ns) for event in report.events
         ),
