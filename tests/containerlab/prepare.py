@@ -55,7 +55,7 @@ def built_bird(engine: ContainerEngine) -> None:
     with tempfile.TemporaryDirectory(prefix="rocelab-bird-") as scratch:
         archive = Path(scratch, "root.tar")
         wanted = "--include=bird2,iproute2,procps"
-        command = ["mmdebstrap", "--variant=minbase", wanted, SUITE, archive]
+        command = ["mmdebstrap", "--variant=minbase", wanted, SUITE, str(archive)]
         subprocess.run(command, check=True, timeout=BUILD_TIMEOUT_S, capture_output=True)
         starts = "mkdir -p /run/bird && exec bird -f -c /etc/bird/bird.conf"
         entry = f"ENTRYPOINT {json.dumps(['/bin/sh', '-c', starts])}"

@@ -39,6 +39,6 @@ def with_columns(document: Document, *titles: str) -> list[dict[str, str]]:
 
 def printed(document: Document, width: int = 160) -> str:
     """A document as a terminal of `width` columns shows it."""
-    console = Console(file=io.StringIO(), width=width)
-    print_document(document, console)
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    text = io.StringIO()
+    print_document(document, Console(file=text, width=width))
+    return text.getvalue()

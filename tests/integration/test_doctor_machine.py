@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocelab.lab import doctor
-from rocelab.lab.doctor import BPF_PROGRAM, Check, MachineDiagnosis
+from rocelab.lab.checks import Check
+from rocelab.lab.doctor import BPF_PROGRAM, MachineDiagnosis
 from rocelab.linux import probes
 
 pytestmark = pytest.mark.side_by_side

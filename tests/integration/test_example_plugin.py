@@ -73,7 +73,7 @@ def test_a_lab_goes_after_the_package_of_its_fault(there: PluginEnvironment, pro
         assert up.returncode == 0, up.stderr
         fault = ("route-hole", "switch=rtsw1", "server=srv2-1")
         assert there.rocelab("fault", "inject", SHIPPED, *fault).returncode == 0
-        gone = [sys.executable, *PIP, there.python, "uninstall", "-y", "rocelab-example"]
+        gone = [sys.executable, *PIP, str(there.python), "uninstall", "-y", "rocelab-example"]
         subprocess.run(gone, check=True)
         listed = there.rocelab("fault", "list", SHIPPED)
         assert listed.returncode == 0, listed.stderr

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
-MOST_LOOSE = 164
+MOST_LOOSE = 145
 """Test modules that mypy checks less strictly than the code. Lower it; never raise it."""
 LOCK = (ROOT / "requirements-dev.txt").read_text()
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))

@@ -20,7 +20,12 @@ def pair() -> tuple[Channel, Channel]:
 def test_messages_arrive_whole_and_in_order_whatever_their_size() -> None:
     left, right = pair()
     large = bytes(range(256)) * 40_000
-    sender = Thread(target=lambda: (left.send({"n": 1}, large), left.send({"n": 2})))
+
+    def send() -> None:
+        left.send({"n": 1}, large)
+        left.send({"n": 2})
+
+    sender = Thread(target=send)
     sender.start()
     assert right.receive() == ChannelMessage({"n": 1}, large)
     assert right.receive() == ChannelMessage({"n": 2}, b"")

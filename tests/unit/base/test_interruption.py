@@ -257,7 +257,7 @@ with shielded('it is whole'):
 
 
 def is_full(pipe: int) -> bool:
-    filled = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+    filled: int = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
     return filled >= fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
 
 

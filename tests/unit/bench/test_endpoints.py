@@ -30,7 +30,8 @@ from bench.endpoints_results import (
 from bench.pacing import BURST_NS, Pacing, bursts, pacing, rate_error
 from bench.senders import NEEDED, SEND, Sender
 from bench.throughput import DESTINATION, SOURCE, Throughput
-from rocelab.jobs.flow import FIRST_SPORT, ProbeStream, resolve_flow
+from rocelab.jobs.flow import ProbeStream, resolve_flow
+from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.traffic.result import AgentRecord, FlowTransmission, TrafficResult
 from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.wire.headers import PSN_MASK, Opcode

@@ -87,7 +87,7 @@ def test_what_does_not_fit_the_disk_waits_and_no_record_is_torn(
         return real(descriptor, data[:fits])
 
     real = os.write
-    monkeypatch.setattr(journal.os, "write", write)
+    monkeypatch.setattr(os, "write", write)
     waiting = []
     for t_ns in range(4):
         noted.note(t_ns, JournalAction.STOPPED, 1, 3)

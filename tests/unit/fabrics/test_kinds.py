@@ -138,7 +138,7 @@ def test_both_switches_of_a_nic_with_two_ports_announce_it(hpn: HpnSpec) -> None
     for server in fabric.servers:
         for nic in fabric.nics(server.name):
             tors = tuple(link.b.node for link in nic.links)
-            (prefix,) = [p for p in fabric.prefixes_holding(nic.ip) if p.per_port] or [None]
+            prefix = next((p for p in fabric.prefixes_holding(nic.ip) if p.per_port), None)
             assert (prefix is None) == (hpn.ports_per_nic == 1)
             assert prefix is None or prefix.origins == tors
 

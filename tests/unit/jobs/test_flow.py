@@ -17,7 +17,8 @@ from rocelab.planning.fabric import Fabric
 
 
 def clos(mtu: int = 9000, **shape: int) -> Fabric:
-    return build_fabric(LabSpec(name="t", fabric=ClosSpec(**shape), links=LinksSpec(mtu=mtu)))
+    fabric = ClosSpec.model_validate(shape)
+    return build_fabric(LabSpec(name="t", fabric=fabric, links=LinksSpec(mtu=mtu)))
 
 
 def flow(**changed: object) -> ProbeStream:

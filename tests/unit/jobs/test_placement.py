@@ -19,7 +19,8 @@ from rocelab.planning.fabric import Fabric
 
 
 def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:
-    clos = ClosSpec(racks=racks, servers_per_rack=servers, nics_per_server=nics, **keys)
+    counts = {"racks": racks, "servers_per_rack": servers, "nics_per_server": nics}
+    clos = ClosSpec.model_validate(counts | keys)
     return build_fabric(LabSpec(name="zone", fabric=clos))
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.lab import checks, doctor
-from rocelab.lab.doctor import KERNEL_FEATURES, Check, MachineDiagnosis
+from rocelab.lab.checks import Check
+from rocelab.lab.doctor import KERNEL_FEATURES, MachineDiagnosis
 from rocelab.lab.lab import as_it_runs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,7 +112,7 @@ def test_a_fault_that_cannot_be_undone_keeps_no_other_broken_or_recorded(
 ) -> None:
     """Nor is it waited for, since nothing will change."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
-    monkeypatch.setattr(injector.time, "sleep", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
     monkeypatch.setattr(namespaces, "inside", lambda *_: {})
     monkeypatch.setattr(CarrierDown, "restore", restore)
     monkeypatch.setattr(

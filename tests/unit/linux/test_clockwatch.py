@@ -7,7 +7,6 @@ import os
 
 import pytest
 
-from rocelab.linux import clockwatch
 from rocelab.linux.clockwatch import ClockWatch
 
 
@@ -26,7 +25,7 @@ def test_a_timer_that_was_cancelled_tells_of_it_and_goes_on_doing_so(
         raise answers.pop(0)
 
     with ClockWatch() as watch:
-        monkeypatch.setattr(clockwatch.os, "read", read)
+        monkeypatch.setattr(os, "read", read)
         assert watch.was_set
         assert watch.was_set
         monkeypatch.undo()

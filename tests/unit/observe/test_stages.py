@@ -7,6 +7,7 @@ import calendar
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -226,6 +227,7 @@ def test_the_order_of_a_files_lines_does_not_matter() -> None:
 
 
 def change(node: str, after_ns: int, prefix: str, before: int | None, now: int | None) -> FibChange:
+    action: Literal["new", "replace", "delete"]
     action = "delete" if now is None else "new" if before is None else "replace"
     return FibChange(CARRIER_DOWN_NS + after_ns, node, prefix, action, before, now)
 

@@ -32,7 +32,7 @@ def drawn(spec: ClosSpec) -> DrawnGraph:
     links_per_atsw=st.integers(1, 2),
 )
 def test_what_is_drawn_is_found_again(**counts: int) -> None:
-    spec = ClosSpec(**counts)
+    spec = ClosSpec.model_validate(counts)
     shape = clos_in(drawn(spec))
     if spec.servers_per_rack == 0:
         spec = spec.model_copy(update={"nics_per_server": 1})

@@ -309,7 +309,7 @@ def vtysh_refuses(text: str, folder: Path) -> str:
     file.write_text(text)
     # Not /etc/frr, where only some may read.
     (folder / "vtysh.conf").touch()
-    command = [vtysh, "--config_dir", folder, "-C", "-f", file]
+    command = [vtysh, "--config_dir", str(folder), "-C", "-f", str(file)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     return (run.stdout + run.stderr) or ("" if run.returncode == 0 else f"exit {run.returncode}")
 

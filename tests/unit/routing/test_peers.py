@@ -20,7 +20,6 @@ from rocelab.routing.answers import UnreadableAnswerError
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.peers import (
     BfdPeer,
-    BgpPeer,
     SessionCounts,
     bfd_peers,
     bgp_peers,
@@ -31,6 +30,7 @@ from rocelab.routing.frr.peers import (
 )
 from rocelab.routing.frr.stack import FRR
 from rocelab.routing.frr.vty import MOST_ANSWER_BYTES, vty_command
+from rocelab.routing.stack import BgpPeer
 from tests.helpers.limits import LIMIT_S
 from tests.helpers.vty import answer_all, drip
 

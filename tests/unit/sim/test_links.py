@@ -225,7 +225,8 @@ def test_chunks_that_share_a_link_from_their_beginnings_on_end_when_they_left(se
     for here in range(3):
         values = np.flatnonzero(port == here).tolist()
         waiting = sorted((begins_s[flow], flow) for flow in values)
-        now, rest = 0.0, {}
+        now = 0.0
+        rest: dict[int, float] = {}
         while waiting or rest:
             ends = now + min(rest.values()) * len(rest) if rest else np.inf
             due = waiting[0][0] if waiting else np.inf
