@@ -96,15 +96,6 @@ def codegen() -> Any:  # noqa: ANN401
     return numba().core.registry.cpu_target.target_context.codegen()
 
 
-def is_compiled(sources: Path, files: Sequence[Path] = ()) -> bool:
-    """Whether functions of the modules in the folder `sources`, and of these files, are in the
-    cache, or are not compiled here at all."""
-    if os.environ.get(OFF) == "1":
-        return True
-    folder = cache_folder(sources, files)
-    return folder is not None and any(folder.rglob("*.nbi"))
-
-
 def cache_folder(sources: Path, files: Sequence[Path] = ()) -> Path | None:
     """A cache folder for this state of the modules in the folder `sources`, of other files with
     functions that are called there, and of how they are compiled. numba alone misses changes in a

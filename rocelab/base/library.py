@@ -122,6 +122,10 @@ class FunctionLibrary:
             return True
         return self._folder is not None and self._stamp(self._folder).exists()
 
+    def is_kept(self) -> bool:
+        """Whether what is compiled goes to a cache."""
+        return self._folder is not None
+
     def load(self, entry: Entry[..., Any]) -> None:
         """Make an entry callable: from the cache, else compiled here, with all others."""
         self.compile()

@@ -20,7 +20,7 @@ from rocelab.cli.simulate import (
     SchemeOption,
     asked_jobs,
     asked_spec,
-    note_compiling,
+    compile_first,
     print_warnings,
 )
 from rocelab.report.console import progress_bars, show_document, write
@@ -79,7 +79,7 @@ def whatif(
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
-    note_compiling()
+    compile_first()
     with progress_bars() as progress:
         found = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
     if json:
@@ -163,7 +163,7 @@ def longrun(
         "restart_takes": restart_takes,
     }
     restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
-    note_compiling()
+    compile_first()
     work_s = _span_s("--work", work)
     with progress_bars() as progress, _problems_in(timeline):
         found = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)

@@ -71,6 +71,13 @@ HashingOption = Annotated[
 EpsOption = Annotated[float | None, option_of(Options, "eps")]
 
 
+def _compile_only(asked: bool) -> None:
+    if asked:
+        for engine in (Engine.FLUID, Engine.LINKS):
+            compile_first(engine)
+        raise typer.Exit
+
+
 @takes_options(but=("duration", "starts", "warmup"))
 @uncollected()
 def simulate(
@@ -80,6 +87,16 @@ def simulate(
     hashing: HashingOption = None,
     *,
     options: Options,
+    compile_only: Annotated[
+        bool,
+        typer.Option(
+            "--compile-only",
+            help="Compile the engines for later simulations, and end.",
+            rich_help_panel=_INPUT,
+            callback=_compile_only,
+            is_eager=True,
+        ),
+    ] = False,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -132,7 +149,7 @@ def simulate(
     table = None if file is None else flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
-    note_compiling(options.engine)
+    compile_first(options.engine)
     with nullcontext() if folder is None else results_folder(folder, overwrite=force) as opened:
         with progress_bars() as progress:
             simulation = Simulation(spec, jobs, options, progress)
@@ -161,16 +178,18 @@ def print_warnings(warnings: Iterable[str]) -> None:
         err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
-def note_compiling(engine: Engine = Engine.FLUID) -> None:
-    """Say on a terminal that an engine is compiled first, if it is."""
-    import rocelab.sim
-    from rocelab.base.compiling import is_compiled
-    from rocelab.jobs.congestion import sender_files
+def compile_first(engine: Engine = Engine.FLUID) -> None:
+    """Compile an engine that is used for the first time, and say so."""
+    from time import perf_counter
 
-    folder, files = ("engine", ()) if engine is Engine.FLUID else ("packets", sender_files())
-    sources = Path(rocelab.sim.__file__).parent / folder
-    if err().is_terminal and not is_compiled(sources, files):
-        err().print("First use: compiling the simulator, about half a minute, then cached")
+    from rocelab.sim.ahead import compile_library, missing
+
+    for name in missing(engine):
+        begun = perf_counter()
+        err().print(f"first use: compiling the {name}, once", highlight=False)
+        with progress_bars() as progress:
+            compile_library(name, progress)
+        err().print(f"compiled the {name} in {perf_counter() - begun:.0f} s", highlight=False)
 
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, note_own
-from rocelab.cli.simulate import note_compiling
+from rocelab.cli.simulate import compile_first
 from rocelab.report.console import err, progress_bars, show_blocks, write_json
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def sweep(
         if address is None
         else partial(cluster, address)
     )
-    note_compiling()
+    compile_first()
     with progress_bars() as progress:
         found = run_sweep(
             asked,

@@ -47,6 +47,7 @@ from rocelab.routes.arrays.flows import Flows, Ways, joined_flows
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import links_on_path, paths_of
 from rocelab.routes.arrays.routes import Routes
+from rocelab.sim.ahead import compile_ahead
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.engine.run import run
@@ -172,6 +173,7 @@ class Simulation:
         """Run all jobs to their ends, through the timeline."""
         if self.options.engine is not Engine.FLUID:
             return self.run_packets()
+        compile_ahead(self.options.engine, self._progress)
         outages = self.outages()
         changes = changes_of(
             self.network,
@@ -198,6 +200,7 @@ class Simulation:
         """Run all jobs packet by packet, the whole network or link by link. Raises InputError for
         what cannot be simulated so."""
         engine = run_links if self.options.engine is Engine.LINKS else run_packets
+        compile_ahead(self.options.engine, self._progress)
         inputs = self.packet_inputs()
         with self._timed("run"):
             return engine(*inputs, self._progress)

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import heapq
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rocelab.base.arrays import Floats, Ints, Longs
-from rocelab.base.compiling import compiler
+from rocelab.base.compiling import numba
+from rocelab.base.library import FunctionLibrary
 
-compiled = compiler(Path(__file__).parent)
+
+def _types() -> dict[str, Any]:
+    whole, real = numba().int64, numba().float64
+    return {"Floats": real[::1], "Ints": numba().int32[::1], "Longs": whole[::1]}
 
 
-@compiled
+LIBRARY = FunctionLibrary(Path(__file__).parent, types=_types)
+
+
+@LIBRARY.entry
 def begins_in_turn(left_s: Floats, takes_s: Floats, port: Ints, order: Longs) -> Floats:
     """When chunks begin that leave their ports at these times, C, and take so long where a port has
     no others: packets of several flows come in turn from it. order: the chunks of each port

@@ -1,0 +1,135 @@
+"""Engines are compiled before they are used, by a process of their own."""
+
+from __future__ import annotations
+
+import io
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rocelab.base import compiling
+from rocelab.base.errors import MachineError
+from rocelab.base.progress import Progress
+from rocelab.cli import simulate
+from rocelab.results.engines import Engine
+from rocelab.sim import ahead
+from tests.helpers.command import rocelab
+from tests.helpers.waiting import wait_until
+
+COMPILE = """
+import sys
+from rocelab.base.interruption import ending
+from rocelab.sim.ahead import compile_library
+with ending():
+    compile_library("fluid engine", lambda step: print(step.done, step.total, flush=True))
+"""
+
+
+@pytest.fixture
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The cache of a user's first simulation."""
+    monkeypatch.delenv(compiling.OFF, raising=False)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    # Which this process has looked for already.
+    monkeypatch.delitem(vars(ahead._library("link engine")), "_folder", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is written to a standard error that is no terminal."""
+    written = io.StringIO()
+    monkeypatch.setattr(simulate, "err", lambda: Console(file=written, force_terminal=False))
+    return written
+
+
+def test_another_process_compiles_step_by_step(empty_cache: Path) -> None:
+    steps: list[Progress] = []
+    ahead.compile_library("link engine", steps.append)
+    assert [(step.stage, step.done, step.total) for step in steps] == [
+        ("compiling the link engine", done, 1) for done in (0, 1)
+    ]
+    library = ahead._library("link engine")
+    assert library.is_complete()
+    (entry,) = library._entries
+    assert not entry.dispatcher.overloads, "this process compiled nothing"
+
+
+def test_the_first_use_is_said_at_start_and_end_without_a_terminal(
+    empty_cache: Path, said: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "LIBRARIES", {Engine.LINKS: ("link engine",)})
+    simulate.compile_first(Engine.LINKS)
+    first, last = said.getvalue().splitlines()
+    assert first == "first use: compiling the link engine, once"
+    assert last.startswith("compiled the link engine in ")
+    simulate.compile_first(Engine.LINKS)
+    assert said.getvalue().splitlines() == [first, last]
+
+
+def test_nothing_is_compiled_where_functions_run_as_they_stand(
+    empty_cache: Path, said: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(compiling.OFF, "1")
+    simulate.compile_first(Engine.LINKS)
+    assert said.getvalue() == ""
+
+
+@pytest.fixture
+def compiler(empty_cache: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program whose child has begun to compile the fluid engine."""
+    argv = [sys.executable, "-c", COMPILE]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        assert it.stdout is not None
+        assert it.stdout.readline() == "0 32\n"
+        yield it
+        it.kill()
+
+
+def child_of(process: subprocess.Popen[str]) -> Path:
+    (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return Path("/proc", child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_compiler_at_once_and_what_it_left_is_not_complete(
+    compiler: subprocess.Popen[str], empty_cache: Path, number: signal.Signals
+) -> None:
+    child, begun = child_of(compiler), time.monotonic()
+    compiler.send_signal(number)
+    assert compiler.wait() == 128 + number
+    assert time.monotonic() - begun < 10, "less than compiling takes on a busy machine"
+    assert not child.exists()
+    assert not list(empty_cache.rglob("complete*"))
+
+
+def test_the_compiler_ends_with_a_program_that_is_killed(compiler: subprocess.Popen[str]) -> None:
+    child = child_of(compiler)
+    compiler.kill()
+    wait_until(lambda: not child.exists() or b"\nState:\tZ" in (child / "status").read_bytes())
+
+
+def test_engines_are_compiled_ahead_without_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Engine] = []
+    monkeypatch.setattr(simulate, "compile_first", compiled.append)
+    done = rocelab("simulate", "--compile-only")
+    assert done.returncode == 0, done.stderr
+    assert compiled == [Engine.FLUID, Engine.LINKS]
+
+
+def test_nothing_is_compiled_where_a_process_may_not_have_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for limit in (resource.RLIM_INFINITY, compiling.LEAST_BYTES):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        compiling.numba()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (compiling.LEAST_BYTES - 1,) * 2)
+    with pytest.raises(MachineError, match="compiling a simulation needs 700 MB"):
+        compiling.numba()
