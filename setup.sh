@@ -140,11 +140,11 @@ make_environment() {
     else
         echo "setup: bringing .venv up to date"
     fi
-    # The simulator's engine takes a CPU half a minute to compile: while the other one installs.
-    pip_install numba pydantic pyyaml
-    .venv/bin/python -c 'import rocelab.sim.engine.incremental' &
+    # The simulator's engines take a CPU half a minute to compile: while the other one installs.
+    pip_install --editable ".[sim]"
+    .venv/bin/rocelab simulate --compile-only 2>/dev/null &
     pip_install --editable ".[$extras]"
-    wait $! || echo "setup: the simulator's engine will be compiled when it is first used"
+    wait $! || echo "setup: the simulator's engines will be compiled when they are first used"
     # Tests start hundreds of processes, as root too, which is not to write here. Of the large
     # packages little is loaded, and some have templates that are no Python.
     large='/(tests?|dask|distributed|hypothesis|llvmlite|matplotlib|mypy|numba|pyarrow|scipy)/'

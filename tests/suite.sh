@@ -51,7 +51,7 @@ echo "types and unit tests run beside the labs and say what they found at the en
 mkdir -p results
 rm -f "$not_measured"
 compute() {
-    .venv/bin/python -c "import rocelab.sim.engine.incremental" &&
+    .venv/bin/rocelab simulate --compile-only &&
         chrt --idle --pid 0 $BASHPID &&
         .venv/bin/mypy &&
         .venv/bin/python -m pytest -n auto -m "$marks" tests/unit
