@@ -1,7 +1,9 @@
 """Times a kernel action: CLOCK_REALTIME read right before and right after the call.
 
 A `Bracket` contains the instant; its width is the uncertainty. Work before the call (a thread, a
-lock, a namespace) stays outside.
+lock, a namespace) stays outside. What the machine does between the readings is inside: if the
+caller has no CPU, or waits for another thread of Python that has none, the bracket is as wide as
+that took, since nothing says on which side of it the kernel acted.
 """
 
 from __future__ import annotations

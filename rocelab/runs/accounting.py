@@ -43,12 +43,17 @@ def check_all(
     )
 
 
-def disagreements(checks: Iterable[CountCheck]) -> tuple[str, ...]:
-    """The checks that fail, as problems of the run."""
+def disagreements(
+    checks: Iterable[CountCheck], engine: QueueEngine = QueueEngine.BPF
+) -> tuple[str, ...]:
+    """The checks that fail, as problems of the run. engine: of the lab's queues."""
+    others = "other traffic"
+    if engine is QueueEngine.RED:
+        others += " (the engine red counts it with RoCEv2, bpf apart)"
     return tuple(
         f"not valid because counters disagree on {check.name}: {check.left} {check.left_count:,}, "
-        f"{check.right} {check.right_count:,} ({', '.join(check.differing)}); was there other "
-        "traffic, or a link that went down?"
+        f"{check.right} {check.right_count:,} ({', '.join(check.differing)}); was there "
+        f"{others}, or a link that went down?"
         for check in checks
         if not check.agrees
     )

@@ -123,7 +123,7 @@ def _judged(
     problems = (
         *traffic.problems,
         *(f"not valid because {reason}" for job in jobs for reason in job.unfinished),
-        *(disagreements(checks) if is_whole and not jobs[0].errors else ()),
+        *(disagreements(checks, counts.engine) if is_whole and not jobs[0].errors else ()),
         *disturbed,
         *record.problems,
         *_lossless_problems(counts, is_whole=is_whole),

@@ -156,7 +156,10 @@ class SwitchQueues(Closing):
                 remove(self._files)
                 continue
             if reasons:
-                self.note = f"ECN marks by sch_red, which has fewer counters: {reasons[0]}"
+                self.note = (
+                    "ECN marks by sch_red, which has fewer counters and counts other traffic with "
+                    f"RoCEv2: {reasons[0]}"
+                )
             return
         self.note = "switch ports have neither rate nor queue: " + "; ".join(reasons)
 

@@ -7,7 +7,10 @@ import signal
 import struct
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,7 +19,7 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from rocelab.base.errors import InputError
 from rocelab.dataplane.impairments import cables, program
-from rocelab.dataplane.impairments.control import _impairment, _part
+from rocelab.dataplane.impairments.control import Impairments, _impairment, _part
 from rocelab.dataplane.impairments.delayline import (
     PACKET_COST_BYTES,
     DelayQueues,
@@ -35,11 +38,13 @@ from rocelab.dataplane.impairments.maps import (
     unpack_rule,
 )
 from rocelab.dataplane.steering import program as steering
+from rocelab.faults.impairments import CableFault
 from rocelab.labfile.model import LabSpec
-from rocelab.linux import netlink, pidfile, tc
+from rocelab.linux import bracket, netlink, pidfile, tc
 from rocelab.observe.cables import CableFigures
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
+from rocelab.record import LabFiles
 from tests.helpers.directed import towards
 
 U64 = st.integers(0, 2**64 - 1)
@@ -276,7 +281,10 @@ def test_cables_that_cannot_be_held_are_refused(
 
 HOLD = """
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from rocelab.linux.pidfile import claim
 with claim(Path(sys.argv[1])):
     print("held", flush=True)
@@ -303,3 +311,45 @@ def test_a_process_is_found_by_its_lock_and_not_after_its_end(tmp_path: Path) ->
     assert pidfile.holder(file) is None
     assert pidfile.tell(file, signal.SIGHUP) is False
     pidfile.end(file, 5)
+
+
+class SlowRules:
+    """Maps of a lab behind whose senders each reading takes three seconds."""
+
+    def __init__(self) -> None:
+        self.now_ns, self.written = 0, 0
+
+    def __enter__(self) -> SlowRules:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def rule(self, _: int) -> Rule:
+        self.now_ns += 3 * 10**9
+        return Rule(1, True).with_part(ImpairmentKind.LOSS, IDLE)
+
+    def set_rules(self, rules: dict[int, Rule]) -> None:
+        self.now_ns += 1000
+        self.written += len(rules)
+
+
+@pytest.mark.parametrize("towards_node", ["ctsw1", None])
+def test_a_fault_of_a_link_is_told_to_the_kernel_with_no_other_work_between(
+    monkeypatch: pytest.MonkeyPatch, towards_node: str | None
+) -> None:
+    """Else the fault may have begun seconds after its stamp."""
+    fabric, maps = fabric_of(racks=2, spines=1), SlowRules()
+    impairments = Impairments(fabric, LabFiles("lab"))
+    monkeypatch.setattr(impairments, "_alone", nullcontext)
+    monkeypatch.setattr(impairments, "_maps", lambda: maps)
+    monkeypatch.setattr(impairments, "_rule", lambda hook: maps.rule(hook.slot))
+    monkeypatch.setattr(bracket, "realtime_ns", lambda: maps.now_ns)
+    link = next(link for link in fabric.links if link.is_between_switches)
+    loss = Impairment(ImpairmentKind.LOSS, 0.02)
+    fault = CableFault((link,), "grey-loss", loss, towards_node)
+    lab = SimpleNamespace(impairments=impairments)
+    told = fault.schedule(cast(Any, lab), 10**9, None)
+    directions = 1 if towards_node else 2
+    assert (told.width_ns, maps.written) == (1000, directions)
+    assert maps.now_ns >= 3 * 10**9 * directions

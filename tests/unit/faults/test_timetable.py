@@ -283,6 +283,16 @@ def test_an_instant_that_is_not_known_well_enough_is_no_measurement(clock: Clock
     )
 
 
+def test_an_order_that_waits_between_two_readings_bounds_when_the_fault_began(clock: Clock) -> None:
+    """The kernel had it before the instant or seconds after: senders that run first are on time."""
+    injector = OnPaper(ctsw1=partial(clock.advance, 6450))
+    injector.kind = Scheduled
+    problems = carry_out(injector, [down("ctsw1", 100)], ZERO_NS, clock.wait)
+    (change,) = injector.changes
+    assert (change.t_ns - ZERO_NS, change.took_ns) == (100 * MS, 6350 * MS)
+    assert "may have begun up to 6.35 s after its stamp" in problems[0]
+
+
 def test_an_event_says_how_uncertain_its_instant_is(clock: Clock) -> None:
     injector = OnPaper(ctsw1=partial(clock.advance, 3))
     carry_out(injector, [down("ctsw1", 0, 500)], ZERO_NS, clock.wait)

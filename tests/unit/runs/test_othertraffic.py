@@ -8,6 +8,7 @@ import pytest
 
 from rocelab.jobs.jobplan import plan_job
 from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.build import build_fabric
 from rocelab.planning.queues import plan_queues
@@ -162,3 +163,14 @@ def test_roce_of_no_queue_pair_of_the_jobs_is_a_disagreement() -> None:
     foreign = replace(counts, jobs={**counts.jobs, link: counts.jobs[link] - 1})
     (disagreement,) = disagreements(check_all([JOB], sample.agents(JOB.plan), foreign))
     assert "RoCEv2 packets of the jobs" in disagreement
+
+
+def test_a_disagreement_says_where_queues_do_not_count_others_apart() -> None:
+    counts = beside(PING, 0)
+    together = tuple(replace(queue, others=None) for queue in counts.queues)
+    by_red = replace(counts, engine=QueueEngine.RED, queues=together)
+    checks = check_all([JOB], sample.agents(JOB.plan), by_red)
+    (disagreement,) = disagreements(checks, by_red.engine)
+    assert "switch queues sent" in disagreement
+    assert "the engine red counts it with RoCEv2, bpf apart" in disagreement
+    assert "engine" not in disagreements(checks)[0]
