@@ -66,7 +66,8 @@ def test_a_late_command_is_killed_with_its_process_group(tmp_path: Path) -> None
     pids = tmp_path / "pids"
     with pytest.raises(LateError):
         Command(["sh", "-c", f"sleep 600 & echo $! $$ > {pids}; wait"]).run(1.0)
-    assert not any(is_alive(int(pid)) for pid in pids.read_text().split())
+    # An orphan is gone only when whoever adopts it has seen to it.
+    wait_until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
 
 
 def test_another_thread_ends_a_command(tmp_path: Path) -> None:
