@@ -66,7 +66,7 @@ def test_a_late_command_is_killed_with_its_process_group(tmp_path: Path) -> None
     pids = tmp_path / "pids"
     with pytest.raises(LateError):
         Command(["sh", "-c", f"sleep 600 & echo $! $$ > {pids}; wait"]).run(1.0)
-    # An orphan is gone only when whoever adopts it has seen to it.
+    # A kill takes effect when the process next has a CPU.
     wait_until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
 
 
