@@ -215,6 +215,7 @@ ELSEWHERE = {
     "rocelab.drills.view": "test_tables.py",
     "rocelab.report.drill": "test_tables.py",
     "rocelab.report.figures": "test_tables.py",
+    "rocelab.report.gate": "test_gate.py",
     "rocelab.report.jobs.sections": "test_tables.py",
     "rocelab.report.jobs.tables": "test_tables.py",
     "rocelab.report.machine": "only pages show it",

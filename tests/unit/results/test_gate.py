@@ -9,9 +9,12 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
+from rocelab.report.gate import gate_document
+from rocelab.report.renderers.terminal import print_document
 from rocelab.results.difference import FigureDiff, Finding, compared, difference
 from rocelab.results.gate import Gate, GateOutcome, gate, gated_figures
 from tests.helpers import report_sample
+from tests.helpers.narrow import broken, too_long
 
 LOW, HIGH = (1.0, 2.0, 3.0, 4.0, 5.0), (6.0, 7.0, 8.0, 9.0, 10.0)
 
@@ -95,3 +98,10 @@ def test_a_figure_that_the_results_do_not_have_is_refused_with_those_they_have(
     with pytest.raises(InputError, match="no figure nope") as refused:
         compare(tmp_path, range(2), range(2), "nope")
     assert "lost_packets" in (refused.value.hint or "")
+
+
+def test_the_table_of_a_gate_fits_a_narrow_terminal(tmp_path: Path) -> None:
+    document = gate_document(compare(tmp_path, range(1, 5), range(31, 35)))
+    for width in (80, 60):
+        assert broken(lambda console: print_document(document, console), width) == set()
+        assert too_long(lambda console: print_document(document, console), width) == []
