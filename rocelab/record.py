@@ -38,7 +38,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ _ATTEMPTS = 100
 """How often the folder of all labs may disappear between making and using it."""
 
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _NAME = re.compile(r"[a-z0-9-]+")
 
 
@@ -91,11 +91,14 @@ class Record:
     spec: dict[str, object]
     machine_netns: int
     """The inode number of the network namespace that the lab was brought up from."""
+    plugins: list[str] = field(default_factory=list)
+    """The packages that added something to rocelab then, each with its version."""
 
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     **{"lab": str, "runtime": str, "state": str, "version": str},
     **{"started_unix_s": (int, float), "spec": dict, "machine_netns": int},
+    "plugins": list,
 }
 
 

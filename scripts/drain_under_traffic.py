@@ -22,7 +22,7 @@ def received(lab: RunningLab, switch: str) -> int:
 
 def watch(lab: RunningLab, switch: str, title: str, tables: RouteWatch) -> None:
     """Print how many packets the switch gets in a period, once routing has settled."""
-    while list(tables.events(PERIOD_S)):
+    while tables.events(PERIOD_S):
         pass
     before = received(lab, switch)
     time.sleep(PERIOD_S)

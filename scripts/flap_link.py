@@ -30,7 +30,7 @@ def main(name: str, link: str) -> None:
         for state in ("down", "up"):
             asked_ns = set_carrier(lab, link, state)
             last: dict[str, tuple[int, int]] = {}
-            while changes := list(watch.events(2.0)):
+            while changes := watch.events(2.0):
                 for change in changes:
                     last[change.node] = (change.time_ns, last.get(change.node, (0, 0))[1] + 1)
             print(f"{link} {state}:")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from rocelab.base.errors import InputError
+from rocelab.base.errors import InputError, PackageGoneError
 from rocelab.base.files import NotTextError, read_input, text_of
 from rocelab.base.wording import dotted, printable, shown
 
@@ -65,6 +65,8 @@ def fitting(name: str) -> Iterator[None]:
     except UnicodeEncodeError:
         # The terminal's error: its encoding cannot show the document.
         raise
+    except PackageGoneError as error:
+        raise InputError(f"{name}: {error.message}", error.hint) from error
     except ValidationError as error:
         raise InputError(f"{name} does not fit: {misfit(error)}", hint=_AS_WRITTEN) from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:

@@ -14,30 +14,33 @@ Source: Python Packaging User Guide, "Entry points specification".
 from __future__ import annotations
 
 import site
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, distributions
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from rocelab.base.errors import InputError, MachineError
+from rocelab.base.errors import InputError, MachineError, PluginError
 from rocelab.base.interpreter import HOME
-from rocelab.base.wording import name_hint, shown
+from rocelab.base.tracebacks import frames_in, sentence
+from rocelab.base.wording import listed, name_hint, shown
 
 T = TypeVar("T")
 
 OURS = "rocelab"
+DEBUG = "`rocelab --debug COMMAND` shows the whole traceback"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """An entry point that is not used: its group and name, the distribution with its version, and
-    why."""
+    why; the exception, if loading it raised one."""
 
     group: str
     name: str
     distribution: str
     reason: str
+    cause: BaseException | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name} of {self.distribution} ({self.group}): {self.reason}"
@@ -53,6 +56,23 @@ class _Entry:
     def distribution(self) -> str:
         return f"{self.package} {self.version}"
 
+    @property
+    def module(self) -> str:
+        """The package or module that is its own, at the top level."""
+        return self.point.module.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What a package of others adds and this process has loaded: a noun for it, its name, its
+    distribution with the version, its module, and what its door made of it."""
+
+    noun: str
+    name: str
+    distribution: str
+    module: str
+    loaded: object
+
 
 class Door(Generic[T]):
     """What is registered in one group of entry points, by name.
@@ -66,6 +86,7 @@ class Door(Generic[T]):
         self.noun = noun
         self._read = read
         self._loaded: dict[str, T | Refusal] = {}
+        _OPENED[group] = self
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,16 +114,26 @@ class Door(Generic[T]):
             )
         outcome = self._load(name)
         if isinstance(outcome, Refusal):
-            raise InputError(
+            raise PluginError(
                 f"{self.noun} {name} of {outcome.distribution} cannot be used: {outcome.reason}",
-                "fix or uninstall that package",
-            )
+                f"fix or uninstall that package ({DEBUG})",
+            ) from outcome.cause
         return outcome
 
     def origin(self, name: str) -> str | None:
         """The distribution that added `name`, with its version; None for what ships."""
         entry = self._registered[name]
         return None if entry.package == OURS else entry.distribution
+
+    @property
+    def additions(self) -> tuple[Addition, ...]:
+        """What packages of others add here and is loaded."""
+        loaded = ((self._registered[name], value) for name, value in self._loaded.items())
+        return tuple(
+            Addition(self.noun, entry.point.name, entry.distribution, entry.point.module, value)
+            for entry, value in loaded
+            if entry.package != OURS and not isinstance(value, Refusal)
+        )
 
     def _load(self, name: str) -> T | Refusal:
         if name not in self._loaded:
@@ -112,11 +143,11 @@ class Door(Generic[T]):
     def _opened(self, name: str, entry: _Entry) -> T | Refusal:
         try:
             return self._read(name, entry.point.load())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if entry.package == OURS:
                 raise
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            return Refusal(self.group, name, entry.distribution, reason)
+            reason = sentence(error, frames_in(error, {entry.module}))
+            return Refusal(self.group, name, entry.distribution, reason, error)
 
     @cached_property
     def _registered(self) -> Mapping[str, _Entry]:
@@ -157,6 +188,14 @@ class Door(Generic[T]):
         return _installed().get(self.group, ())
 
 
+_OPENED: dict[str, Door[Any]] = {}
+
+
+def additions() -> tuple[Addition, ...]:
+    """What packages of others add and this process has loaded."""
+    return tuple(addition for door in _OPENED.values() for addition in door.additions)
+
+
 def registered(group: str) -> frozenset[str]:
     """The names that installed packages, ours too, register in a group; nothing is loaded."""
     return frozenset(entry.point.name for entry in _installed().get(group, ()))
@@ -166,6 +205,23 @@ def plugins() -> tuple[str, ...]:
     """The installed packages that add something, each with its version."""
     entries = (entry for group in _installed().values() for entry in group)
     return tuple(sorted({entry.distribution for entry in entries if entry.package != OURS}))
+
+
+def gone(packages: Iterable[str]) -> tuple[str, ...]:
+    """Those of some packages, each with a version, that are not installed in any version."""
+    installed = {_name(package) for package in plugins()}
+    return tuple(package for package in packages if _name(package) not in installed)
+
+
+def of_gone(packages: Iterable[str]) -> str:
+    """What a message about something unknown says of the packages that its document was made with
+    and that are gone: nothing without one."""
+    names = gone(packages)
+    return f"; it was made with {listed(names, 'and')}, not installed here" if names else ""
+
+
+def _name(package: str) -> str:
+    return package.rpartition(" ")[0]
 
 
 @cache

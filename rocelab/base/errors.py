@@ -37,6 +37,14 @@ class InputError(RocelabError):
     exit_code = 2
 
 
+class PluginError(InputError):
+    """An installed package that adds to rocelab raised an exception."""
+
+
+class PackageGoneError(InputError, ValueError):
+    """A document names something of a package that is not installed here."""
+
+
 class MachineError(RocelabError):
     """This machine cannot run what was asked."""
 

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 import rocelab
 from rocelab.base.errors import COMMAND_LINE, RocelabError, SpecError
 from rocelab.base.interruption import leave_pipe
+from rocelab.base.plugin_errors import plugin_error
 from rocelab.base.refusal import refusal
 from rocelab.base.wording import printable, visible
 from rocelab.cli.remote import CommandLine
@@ -29,7 +30,8 @@ EXIT_CODES = {
     "0": "fine",
     "1": "an expectation failed: a drill, a lab that is not converged, a probe that took another "
     "path, a queue pair in error",
-    "2": "the input is wrong; the message says where and what to do",
+    "2": "the input or an installed package that adds to rocelab is wrong; the message says where "
+    "and what to do",
     "3": "this machine cannot run it, or could not keep up with the run",
     "70": "a defect of rocelab: please report the traceback",
     "75": "the connection to another machine broke; the run there continues ([remote](remote.md))",
@@ -109,20 +111,18 @@ def _run(app: TyperGroup, arguments: Sequence[str] | None) -> None:
     settings = Settings()
     try:
         app(args=arguments, obj=settings, prog_name="rocelab")
-    except RocelabError as error:
-        if settings.debug:
-            _print_traceback()
-        else:
-            show_error(error, _typed_command(app, arguments))
-        sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, BrokenPipeError) and is_reader_gone():
             raise
-        refused = None if settings.debug else refusal(error)
-        if refused is not None:
-            show_error(refused, _typed_command(app, arguments))
-            sys.exit(refused.exit_code)
-        _print_traceback()
+        message = error if isinstance(error, RocelabError) else plugin_error(error)
+        if message is None and not settings.debug:
+            message = refusal(error)
+        if settings.debug or message is None:
+            _print_traceback()
+        else:
+            show_error(message, _typed_command(app, arguments))
+        if message is not None:
+            sys.exit(message.exit_code)
         sys.stderr.write("this is a defect of rocelab: please report it with the lines above\n")
         sys.exit(DEFECT_EXIT_CODE)
     sys.exit(0)

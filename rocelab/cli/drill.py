@@ -353,6 +353,7 @@ def _outcome_of_errors(
 ) -> Iterator[None]:
     """Write an error that ends the drill, Ctrl-C too, as JUnit XML and Markdown, and raise it
     again. `results` has by then the result of the repeats before it, if there are any."""
+    from rocelab.base.plugin_errors import plugin_error
     from rocelab.report.drill import error_document, summary_document
     from rocelab.report.junit import junit_file, junit_of, junit_of_error
     from rocelab.report.renderers.markdown import markdown_of
@@ -362,17 +363,18 @@ def _outcome_of_errors(
     try:
         yield
     except BaseException as error:
+        cause = plugin_error(error) or error
         seconds = time.monotonic() - started
         result = results[-1] if results else None
         if xml is not None:
             xml.write(
                 junit_file(
-                    junit_of_error(name, error, seconds)
+                    junit_of_error(name, cause, seconds)
                     if result is None
                     else junit_of(result, seconds)
                 )
             )
         if text is not None:
-            document = error_document(name, error) if result is None else summary_document(result)
+            document = error_document(name, cause) if result is None else summary_document(result)
             text.write(markdown_of(document))
         raise

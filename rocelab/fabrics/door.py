@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from rocelab.base.doors import Door
-from rocelab.base.errors import InputError
+from rocelab.base.errors import PluginError
 from rocelab.base.kinds import kind_model
 from rocelab.fabrics.base import FabricKind
 from rocelab.fabrics.layout import Layout
@@ -51,13 +51,13 @@ def roles() -> Mapping[str, Role]:
 
 
 def layout_of(fabric: FabricKind) -> Layout:
-    """The layout of a fabric. Raises InputError if a plug-in's breaks a rule of layouts."""
+    """The layout of a fabric. Raises PluginError if a plug-in's breaks a rule of layouts."""
     layout = fabric.layout()
     origin = KINDS.origin(fabric.kind)
     if origin is not None:
         problem = broken_rule(layout, fabric.roles)
         if problem is not None:
-            raise InputError(
+            raise PluginError(
                 f"kind of fabric {fabric.kind} of {origin} made a layout that is none: {problem}",
                 "fix or uninstall that package",
             )

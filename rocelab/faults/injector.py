@@ -19,6 +19,7 @@ from typing import Self
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.base.errors import ExpectationError, RocelabError
 from rocelab.base.interruption import shielded, undone
+from rocelab.base.plugin_errors import told
 from rocelab.faults.base import CarrierFault, Fault, LinksFault, ScheduledFault, SingleFaultSpec
 from rocelab.faults.ports import check_ports
 from rocelab.faults.record import (
@@ -111,8 +112,8 @@ class Injector:
                 if error is None or not isinstance(error, Exception):
                     raise
                 error.add_note(
-                    f"and lab {self._lab.name} is still broken: {failure}; a guardian process "
-                    f"continues to clear it when this one has ended"
+                    f"and lab {self._lab.name} is still broken: {told(failure)}; a guardian "
+                    f"process continues to clear it when this one has ended"
                 )
             finally:
                 self._dismiss_guardian()
@@ -340,7 +341,16 @@ def restore_recorded(lab: RunningLab, *, orphans_only: bool = False) -> tuple[Fa
 def restore_faults(lab: RunningLab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
     """Undo these faults of the lab's record, last first, and return them. Raises ExpectationError
     if something of one remains."""
-    return undo(lab, [(record.spec.resolve(lab.fabric), record) for record in reversed(recorded)])
+    faults, failures = [], []
+    for record in reversed(recorded):
+        try:
+            faults.append((record.spec.resolve(lab.fabric), record))
+        except Exception as failure:  # of a plug-in: the others are undone all the same
+            failures.append(failure)
+    restored = undo(lab, faults)
+    if failures:
+        raise failures[0]
+    return restored
 
 
 def undo(lab: RunningLab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault, ...]:
@@ -382,23 +392,36 @@ def _prove(lab: RunningLab, restored: Sequence[tuple[Fault, RecordedFault]]) -> 
     something of another remains."""
     deadline = time.monotonic() + PROOF_TIMEOUT_S
     left = []
+    failures = []
     for fault, recorded in restored:
-        # It includes restarting daemons, which send no event when they are done.
-        while remains := fault.remains(lab):
-            if time.monotonic() > deadline or _has_gone(lab, fault):
-                left.append(
-                    f"{fault.kind} of {fault.subject} was restored and is not undone: "
-                    f"{'; '.join(remains)}"
-                )
-                break
-            time.sleep(PROOF_STEP_S)
-        else:
+        try:
+            remains = _remains(lab, fault, deadline)
+        except Exception as failure:  # of a plug-in: the others are proven all the same
+            failures.append(failure)
+            continue
+        if not remains:
             remove_fault(LabFiles(lab.name), recorded)
+            continue
+        left.append(
+            f"{fault.kind} of {fault.subject} was restored and is not undone: {'; '.join(remains)}"
+        )
+    if failures:
+        raise failures[0]
     if left:
         hint = f"bring the lab up again, after `rocelab down {lab.name}`"
         if lab.fabric.observed is not None:
             hint = f"repair it in the node, then `rocelab release {lab.name}`"
         raise ExpectationError("; ".join(left), hint=hint)
+
+
+def _remains(lab: RunningLab, fault: Fault, deadline: float) -> tuple[str, ...]:
+    """What of a fault is left at the `deadline` (monotonic), or when nothing undoes it any more."""
+    # It includes restarting daemons, which send no event when they are done.
+    while remains := fault.remains(lab):
+        if time.monotonic() > deadline or _has_gone(lab, fault):
+            break
+        time.sleep(PROOF_STEP_S)
+    return remains
 
 
 def _has_gone(lab: RunningLab, fault: Fault) -> bool:

@@ -13,15 +13,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, Self
 
 import numpy as np
+from pydantic import Field
 
 from rocelab.base.arrays import Floats, Longs
 from rocelab.base.errors import Problem, SpecError
 from rocelab.base.files import NotTextError, read_input, text_of
+from rocelab.base.progress import ProgressSink
 from rocelab.base.wording import RefusedError, counted, listed, shown
 from rocelab.jobs.flow_list import MOST_FLOWS, FlowList
 from rocelab.jobs.transport import MAX_SIZE
+from rocelab.jobs.workloads import WorkloadSpec
+from rocelab.labfile.reference import may_be_quoted, named_by
 from rocelab.labfile.source import raise_problems
 
 NS3_COLUMNS = ("src", "dst", "pg", "dst_port", "size_bytes", "start_s")
@@ -42,6 +47,42 @@ Columns = tuple[Longs, Longs, Longs, Floats]
 """The same of all flows, by column."""
 
 Parse = Callable[[Sequence[str]], Flow]
+
+
+class FlowsSpec(WorkloadSpec):
+    """Flows that begin at given times."""
+
+    title = "flows of a file, with the times when they begin"
+    place = 4
+    is_open_loop = True
+
+    file: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="a flow file of ns-3's RDMA forks or a connection matrix of htsim; from "
+            "the job file",
+        ),
+    ]
+
+    @property
+    def ranks(self) -> None:
+        """As many as the file says."""
+        return None
+
+    @property
+    def digested(self) -> tuple[Path, ...]:
+        return (Path(self.file),)
+
+    def within(self, file: Path) -> Self:
+        path = file.parent / self.file
+        if not may_be_quoted(path, file):
+            with named_by(file, path):
+                read_flow_file(path)
+        return self.model_copy(update={"file": str(path)})
+
+    def read(self, progress: ProgressSink) -> FlowList:
+        return read_flow_file(Path(self.file))
 
 
 def read_flow_file(path: Path) -> FlowList:

@@ -22,7 +22,7 @@ from rocelab.jobs.steps import Steps
 from rocelab.jobs.training_spec import MAX_RANKS
 from rocelab.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
 from rocelab.jobs.workload import Sends, Workload
-from rocelab.jobs.workloads import WorkloadSpec
+from rocelab.jobs.workloads import JobPlace, WorkloadSpec
 
 Count = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 
@@ -30,6 +30,8 @@ Count = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 class InferenceSpec(WorkloadSpec):
     """Some replicas of a model prefill, others decode; one iteration is a wave of prompts."""
 
+    title = "prefill and decode"
+    place = 2
     may_send_nothing = True
     peers = 8  # a few neighbours in each dimension
 
@@ -93,6 +95,14 @@ class InferenceSpec(WorkloadSpec):
     def ranks(self) -> int:
         """GPUs of the job, each with its own NIC."""
         return self.tensor * self.pipeline * (self.prefill + self.decode)
+
+    @property
+    def server_ranks(self) -> int:
+        return self.tensor
+
+    def workload(self, place: JobPlace) -> Workload:
+        apart = place.over_network(self.tensor, self.nvlink)
+        return inference_workload(self, iterations=place.iterations, apart=apart)
 
     @property
     def cache_bytes(self) -> float:

@@ -1,4 +1,4 @@
-"""The jobs of a simulation as a user writes them, each of one kind: seven, and those of packages.
+"""The jobs of a simulation as a user writes them: each is a collective or a workload.
 
 Reads a YAML file with a list `jobs`, or a lab's job file, into validated `SimulatedJob`s. The
 module of each kind makes the job's sends.
@@ -13,64 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, create_model, model_validator
 
 from rocelab.base.errors import InputError
+from rocelab.base.kinds import in_order
 from rocelab.base.units import DurationNs
 from rocelab.base.wording import RefusedError, listed
-from rocelab.jobs.flow_files import read_flow_file
-from rocelab.jobs.inference import InferenceSpec
 from rocelab.jobs.job import JobSpec, RanksPlaced
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.poisson import PoissonSpec
-from rocelab.jobs.ranking import RankingSpec
-from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.transport import MAX_DURATION, TransportSpec
 from rocelab.jobs.workloads import WORKLOADS, WorkloadSpec
 from rocelab.labfile.base import Name, SpecModel
 from rocelab.labfile.catalog import JOBS, find
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED
-from rocelab.labfile.reference import may_be_quoted, named_by
 from rocelab.labfile.source import read_source
 
-_OURS = ("collective", "training", "ranking", "inference", "trace", "flows", "poisson")
-KINDS = (*_OURS, *(name for name in WORKLOADS.all() if name not in _OURS))
+KINDS = ("collective", *in_order(WORKLOADS))
 IN_COLLECTIVE = ("placement", "seed", "transport")
 """Keys that a collective itself has, so that a lab's job file is a valid collective."""
-
-
-class TraceSpec(SpecModel):
-    """A recorded job."""
-
-    file: Annotated[
-        str,
-        Field(
-            min_length=1, description="the trace, or a folder of one per rank; from the job file"
-        ),
-    ]
-    ranks: Annotated[
-        int | None,
-        Field(ge=2, le=2**17, description="of one trace that all ranks have alike: how many"),
-    ] = None
-    groups: Annotated[
-        dict[str, Annotated[tuple[int, ...], Field(strict=False, min_length=1)]] | None,
-        Field(description="ranks of process groups that the trace names and does not list"),
-    ] = None
-    dimensions: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
-        Field(strict=False, description="sizes of the dimensions that collectives name"),
-    ] = ()
-
-
-class FlowsSpec(SpecModel):
-    """Flows that begin at given times."""
-
-    file: Annotated[
-        str,
-        Field(
-            min_length=1,
-            description="a flow file of ns-3's RDMA forks or a connection matrix of htsim; from "
-            "the job file",
-        ),
-    ]
 
 
 class _Job(SpecModel):
@@ -95,16 +53,6 @@ class _Job(SpecModel):
     ] = 1
     collective: Annotated[
         JobSpec | None, Field(description="a collective, with the keys of a lab's job")
-    ] = None
-    training: Annotated[TrainingSpec | None, Field(description="of a large model")] = None
-    ranking: Annotated[RankingSpec | None, Field(description="training of a DLRM")] = None
-    inference: Annotated[InferenceSpec | None, Field(description="prefill and decode")] = None
-    trace: Annotated[TraceSpec | None, Field(description="a recorded job")] = None
-    flows: Annotated[
-        FlowsSpec | None, Field(description="flows of a file, with the times when they begin")
-    ] = None
-    poisson: Annotated[
-        PoissonSpec | None, Field(description="flows of published sizes that begin at random")
     ] = None
 
     @model_validator(mode="after")
@@ -188,23 +136,22 @@ class _Job(SpecModel):
 
     @property
     def ranks(self) -> int | None:
-        """How many ranks it has; None for traces and flows, which say it themselves."""
-        said = self.collective or self.workload
-        return said.ranks if said is not None else None
+        """How many ranks it has; None where files say it, or the NICs that it lists."""
+        block = self.collective or self.workload
+        return None if block is None else block.ranks
 
     @property
     def is_open_loop(self) -> bool:
         """Whether it is flows that begin at given times, whatever the network does."""
-        return self.flows is not None or self.poisson is not None
+        return self.workload is not None and self.workload.is_open_loop
 
 
-def _with_plugins() -> type[_Job]:
-    """A job with a block for each workload of installed packages."""
-    blocks: dict[str, Any] = {
-        name: (WORKLOADS.find(name) | None, Field(None, description=f"of {WORKLOADS.origin(name)}"))
-        for name in KINDS
-        if name not in _OURS
-    }
+def _with_workloads() -> type[_Job]:
+    """A job with a block for each registered workload."""
+    blocks: dict[str, Any] = {}
+    for name, workload in in_order(WORKLOADS).items():
+        description = workload.title or f"of {WORKLOADS.origin(name)}"
+        blocks[name] = (workload | None, Field(None, description=description))
     return create_model(
         "SimulatedJob", __base__=_Job, __doc__=_Job.__doc__, __module__=__name__, **blocks
     )
@@ -213,7 +160,7 @@ def _with_plugins() -> type[_Job]:
 if TYPE_CHECKING:
     SimulatedJob = _Job
 else:
-    SimulatedJob = _with_plugins()
+    SimulatedJob = _with_workloads()
 
 
 class JobsSpec(SpecModel):
@@ -270,13 +217,6 @@ def load_jobs(file: str | Path) -> tuple[SimulatedJob, ...]:
 def named_in(path: Path, job: SimulatedJob) -> SimulatedJob:
     """A job of the file `path` with the path of its own file from the current folder. Raises
     SpecError if it names flows elsewhere that are wrong."""
-    if job.trace is not None:
-        moved = job.trace.model_copy(update={"file": str(path.parent / job.trace.file)})
-        return job.model_copy(update={"trace": moved})
-    if job.flows is not None:
-        file = path.parent / job.flows.file
-        if not may_be_quoted(file, path):
-            with named_by(path, file):
-                read_flow_file(file)
-        return job.model_copy(update={"flows": FlowsSpec(file=str(file))})
-    return job
+    if job.workload is None:
+        return job
+    return job.model_copy(update={job.kind: job.workload.within(path)})

@@ -22,7 +22,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.units import SHARE, DurationNs, SharePpm
 from rocelab.jobs.flow_list import MOST_FLOWS, FlowList
 from rocelab.jobs.transport import MAX_DURATION
-from rocelab.labfile.base import SpecModel
+from rocelab.jobs.workloads import JobPlace, WorkloadSpec
 
 
 class FlowSizes(StrEnum):
@@ -34,8 +34,12 @@ class FlowSizes(StrEnum):
     ALISTORAGE = "alistorage"
 
 
-class PoissonSpec(SpecModel):
+class PoissonSpec(WorkloadSpec):
     """Flows from each NIC to random others, which begin as a Poisson process."""
+
+    title = "flows of published sizes that begin at random"
+    place = 5
+    is_open_loop = True
 
     sizes: Annotated[
         FlowSizes, Field(strict=False, description="a published distribution of flow sizes")
@@ -46,6 +50,14 @@ class PoissonSpec(SpecModel):
     duration: Annotated[
         DurationNs, Field(gt=0, le=MAX_DURATION, description="flows begin within it")
     ]
+
+    @property
+    def ranks(self) -> None:
+        """As many as NICs are listed or left."""
+        return None
+
+    def workload(self, place: JobPlace) -> FlowList:
+        return poisson_flows(self, place.nic_bps, place.seed, place.name)
 
 
 @dataclass(frozen=True, eq=False)

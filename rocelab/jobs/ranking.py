@@ -21,7 +21,7 @@ from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.steps import Steps
 from rocelab.jobs.transport import MAX_DURATION
 from rocelab.jobs.workload import Workload
-from rocelab.jobs.workloads import WorkloadSpec
+from rocelab.jobs.workloads import JobPlace, WorkloadSpec
 
 DENSE_BYTES = 4
 MAX_RANKS = 4096
@@ -31,6 +31,8 @@ class RankingSpec(WorkloadSpec):
     """One iteration sends embeddings to the ranks whose samples need them, and their gradients
     back."""
 
+    title = "training of a DLRM"
+    place = 1
     ranks: Annotated[int, Field(ge=2, le=MAX_RANKS, description="GPUs, each on a NIC of its own")]
     tables: Annotated[int, Field(ge=1, le=10**6, description="embedding tables, dealt in turn")]
     dimension: Annotated[int, Field(ge=1, le=10**5, description="elements of an embedding")]
@@ -61,8 +63,8 @@ class RankingSpec(WorkloadSpec):
         """One table's pooled embeddings for one rank's samples."""
         return self.local_batch * self.dimension * self.bits // 8
 
-    def workload(self, iterations: int) -> Workload:
-        return ranking_workload(self, iterations=iterations)
+    def workload(self, place: JobPlace) -> Workload:
+        return ranking_workload(self, iterations=place.iterations)
 
 
 def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:

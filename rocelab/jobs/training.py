@@ -18,6 +18,7 @@ from rocelab.jobs.steps import Steps, roofline_s
 from rocelab.jobs.training_spec import Sharding, TrainingSpec
 from rocelab.jobs.volumes import volumes
 from rocelab.jobs.workload import Sends, Workload
+from rocelab.jobs.workloads import JobPlace
 
 EVERY_STAGE = slice(None)
 
@@ -52,6 +53,14 @@ def pass_times(spec: TrainingSpec, *, nvlink: bool = True) -> PassTimes:
     all_reduce_s = factor * volumes(spec).tensor_bytes / spec.nvlink
     tensor_s = 2 * spec.model.layers / spec.pipeline * all_reduce_s if nvlink else 0.0
     return PassTimes(compute_s + tensor_s, 2 * compute_s + tensor_s, tensor_s, tensor_s)
+
+
+class TrainingJob(TrainingSpec):
+    """Training with up to five kinds of parallelism; one iteration is one optimizer step."""
+
+    def workload(self, place: JobPlace) -> Workload:
+        apart = place.over_network(self.tensor, self.nvlink)
+        return training_workload(self, iterations=place.iterations, apart=apart)
 
 
 def training_workload(

@@ -6,6 +6,7 @@ Validates the block `training` of a job as a `TrainingSpec`; `rocelab.jobs.volum
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Self
@@ -16,7 +17,7 @@ from rocelab.base.units import SHARE, SharePpm
 from rocelab.base.wording import RefusedError
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
 from rocelab.jobs.parallelism import RankLayout
-from rocelab.jobs.workloads import WorkloadSpec
+from rocelab.jobs.workloads import Rate, WorkloadSpec
 
 MAX_RANKS = 2**17
 
@@ -31,8 +32,13 @@ class Sharding(StrEnum):
 
 
 class TrainingSpec(WorkloadSpec):
-    """Training with up to five kinds of parallelism; one iteration is one optimizer step."""
+    """Training with up to five kinds of parallelism; one iteration is one optimizer step.
 
+    `rocelab.jobs.training.TrainingJob` makes its steps.
+    """
+
+    title = "of a large model"
+    place = 0
     may_send_nothing = True
     peers = 8  # a few neighbours in each dimension
 
@@ -164,6 +170,20 @@ class TrainingSpec(WorkloadSpec):
     def ranks(self) -> int:
         """GPUs of the job, each with its own NIC."""
         return self.tensor * self.context * self.pipeline * self.data
+
+    @property
+    def server_ranks(self) -> int:
+        return self.tensor
+
+    def rates(self, seconds: Sequence[float]) -> list[Rate]:
+        """Model operations per GPU and second, their share of the peak (MFU: Chowdhery et al. 2022
+        (PaLM), appendix B), and tokens per second of all GPUs."""
+        flops = [self.flops_per_iteration / time_s / self.ranks for time_s in seconds]
+        rates = [Rate("gpu_tflops", "per GPU", "TFLOP/s", [rate / 1e12 for rate in flops])]
+        if self.gpu_peak is not None:
+            rates.append(Rate("mfu", "MFU", "%", [100 * rate / self.gpu_peak for rate in flops]))
+        tokens = [self.tokens_per_iteration / time_s for time_s in seconds]
+        return [*rates, Rate("tokens", "tokens", "tokens/s", tokens)]
 
     @property
     def tokens(self) -> int:

@@ -1,35 +1,128 @@
-"""Kinds of simulated jobs that are workloads: steps of computing and sending, such as training.
+"""Kinds of simulated jobs besides collectives: workloads, such as training or flows of a file.
 
 A workload is a class of `WorkloadSpec`, registered in the group `rocelab.jobs.workloads`: its keys
-are those of the block of its name in a job (`rocelab.jobs.job_spec`).
+are those of the block of its name in a job (`rocelab.jobs.job_spec`), and it says itself what
+engines run. Simulations ask it, and know none by name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
+from rocelab.base.arrays import Bools, Floats, Ints
 from rocelab.base.doors import Door
+from rocelab.base.errors import InputError
+from rocelab.base.kinds import LAST
+from rocelab.base.progress import ProgressSink
+from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.workload import Workload
 from rocelab.labfile.base import SpecModel
+
+
+@dataclass(frozen=True, eq=False)
+class JobPlace:
+    """A job on a network. name: for messages. servers: the number of the server of each rank's NIC,
+    R. nic_bps: the rate of each rank's NIC, summed over its ports, R. iterations: how often it
+    runs. seed: what it draws from."""
+
+    name: str
+    servers: Ints
+    nic_bps: Floats
+    iterations: int = 1
+    seed: int = 1
+
+    def apart(self, size: int) -> Bools:
+        """Of each group of `size` consecutive ranks, whether its NICs are on several servers."""
+        servers = self.servers.reshape(-1, size)
+        apart: Bools = (servers != servers[:, :1]).any(axis=1)
+        return apart
+
+    def over_network(self, size: int, nvlink: float) -> Bools | None:
+        """Of each group of `size` ranks whether it sends over the network, None if all are on one
+        server each. nvlink: what a GPU sends to others of its server, bytes/s. Raises InputError
+        where some groups would wait for others whose NVLink is slower than a NIC."""
+        apart = self.apart(size)
+        if not apart.any():
+            return None
+        nic = float(self.nic_bps.max()) / 8
+        if not apart.all() and nvlink < nic:
+            raise InputError(
+                f"job {self.name}: {int(apart.sum()):,} of {len(apart):,} tensor parallel groups "
+                "are not on one server and would wait for the others, whose nvlink "
+                f"({nvlink / 1e9:g} GB/s) is slower than a NIC ({nic / 1e9:g} GB/s): that is not "
+                "simulated",
+                hint="place each group on one server, or none",
+            )
+        return apart
+
+
+class Rate(NamedTuple):
+    """A figure of each iteration, as in a report's headlines: its name, its title, its unit."""
+
+    name: str
+    title: str
+    unit: str
+    values: list[float]
 
 
 class WorkloadSpec(SpecModel):
     """What a job does, before it is placed on a network."""
 
+    title: ClassVar[str | None] = None
+    """What it is, among the keys of a job; None: the package that adds it."""
+    place: ClassVar[int] = LAST
+    """Where it stands in lists."""
     may_send_nothing: ClassVar[bool] = False
     """Whether it has a time also where no rank sends another a byte: it computes."""
+    is_open_loop: ClassVar[bool] = False
+    """Whether it is flows that begin at given times, whatever the network does."""
     peers: ClassVar[int | None] = None
-    """How many others a rank sends to, about; None: all."""
+    """How many others a rank sends to, about, to estimate memory; None: all. Not for flows that are
+    listed."""
 
     if TYPE_CHECKING:
 
         @property
-        def ranks(self) -> int:
-            """How many ranks it has, as a key or a property."""
+        def ranks(self) -> int | None:
+            """How many ranks it has, as a key or a property; None: as many as `read` says, or else
+            NICs that its job lists, or all that the jobs before leave."""
 
-    def workload(self, iterations: int) -> Workload:
-        """Its steps."""
+    @property
+    def server_ranks(self) -> int:
+        """How many consecutive ranks need no network among them where they are on one server."""
+        return 1
+
+    @property
+    def source(self) -> str:
+        """The file that it is read from, for messages; empty without."""
+        return ""
+
+    @property
+    def digested(self) -> tuple[Path, ...]:
+        """The files with what it does, other than its keys: a sweep simulates it again where their
+        content has changed."""
+        return ()
+
+    def within(self, file: Path) -> Self:
+        """The workload of a job file, with the paths of its own files from the current folder.
+        Raises SpecError for what is wrong in them."""
+        return self
+
+    def read(self, progress: ProgressSink) -> Workload | FlowList | None:
+        """What its files say, before it is placed; None: that depends on its place. Raises
+        InputError."""
+        return None
+
+    def workload(self, place: JobPlace) -> Workload | FlowList:
+        """What it does there, for one that `read` does not know. Raises InputError."""
         raise NotImplementedError
+
+    def rates(self, seconds: Sequence[float]) -> list[Rate]:
+        """Its own figures of iterations that took so long."""
+        return []
 
 
 def _workload(name: str, value: object) -> type[WorkloadSpec]:
@@ -39,6 +132,8 @@ def _workload(name: str, value: object) -> type[WorkloadSpec]:
         raise ValueError("expected a name of letters, digits and underscores: it is a key")
     if "ranks" not in value.model_fields and not hasattr(value, "ranks"):
         raise TypeError(f"{value.__name__} lacks ranks")
+    if WorkloadSpec.workload is value.workload and WorkloadSpec.read is value.read:
+        raise TypeError(f"{value.__name__} lacks workload")
     return value
 
 

@@ -17,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
-from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.errors import ExpectationError, InputError, PackageGoneError
 from rocelab.base.interruption import shielded
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.base.wording import listed, name_hint
@@ -238,7 +238,10 @@ class RunningLab:
             raise _not_up(str(text), name)
         provider = recorded_provider(name, record.runtime)
         try:
-            spec = recorded_spec(record.spec)
+            spec = recorded_spec(record.spec, record.plugins)
+        except PackageGoneError as error:
+            hint = f"install that package again, or take the lab down with `rocelab down {name}`"
+            raise InputError(f"lab {name}: {error.message}", hint) from error
         except ValueError as error:
             first = str(error).splitlines()[0]
             raise DamagedRecordError(name, f"this version does not know it: {first}") from None

@@ -16,6 +16,7 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager
 from importlib.metadata import version
 
+from rocelab.base.doors import plugins
 from rocelab.base.errors import MachineError
 from rocelab.base.files import make_folder, write_file
 from rocelab.base.interruption import shielded
@@ -149,6 +150,7 @@ class LabRuntime:
                 version=version("rocelab"),
                 spec=spec,
                 machine_netns=namespaces.inode_of(os.getpid()),
+                plugins=list(plugins()),
             ),
         )
 

@@ -6,16 +6,19 @@ a spec, so the file format of labs does not have it; records and results do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from rocelab.base.errors import InputError
+from rocelab.base.doors import Door, of_gone
+from rocelab.base.errors import InputError, PackageGoneError
 from rocelab.base.wording import RefusedError, name_hint, shown
 from rocelab.fabrics.door import KINDS, roles
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.model import LabSpec
+from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR
+from rocelab.labfile.stacks import STACKS
 
 NodeName = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -78,16 +81,37 @@ class AdoptedLabSpec(LabSpec):
     fabric: AdoptedSpec  # type: ignore[assignment]
 
 
-def recorded_spec(document: Mapping[str, Any]) -> LabSpec:
-    """The spec of a lab in a record or a result. Raises ValueError, in one line if the package that
-    added its kind of fabric is gone."""
-    fabric = document.get("fabric")
-    kind = fabric.get("kind") if isinstance(fabric, Mapping) else None
-    if kind == "adopted":
+_DOORS: tuple[tuple[Door[Any], str, str], ...] = (
+    (KINDS, "fabric", "kind"),
+    (SCHEME_DOOR, "scheme", "kind"),
+    (STACKS, "routing", "stack"),
+)
+"""What a lab's file names of each door: the block and its key."""
+
+
+def recorded_spec(document: Mapping[str, Any], plugins: Iterable[str] = ()) -> LabSpec:
+    """The spec of a lab in a record or a result. plugins: the packages that were installed when it
+    was written. Raises ValueError; PackageGoneError if it names something of a package that is not
+    there any more."""
+    if _named(document, "fabric", "kind") == "adopted":
         return AdoptedLabSpec.model_validate(document)
-    if isinstance(kind, str):
-        try:
-            KINDS.find(kind)
-        except InputError as error:
-            raise ValueError(error.message) from error
+    for door, block, key in _DOORS:
+        name = _named(document, block, key)
+        if name is not None and (name not in door.names or door is not STACKS):
+            _check(door, name, plugins)
     return LabSpec.model_validate(document)
+
+
+def _named(document: Mapping[str, Any], block: str, key: str) -> str | None:
+    keys = document.get(block)
+    name = keys.get(key) if isinstance(keys, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _check(door: Door[Any], name: str, plugins: Iterable[str]) -> None:
+    """Raises PackageGoneError for what the door does not have or cannot load."""
+    try:
+        door.find(name)
+    except InputError as error:
+        hint = error.hint if name in door.names else "install its package again"
+        raise PackageGoneError(f"{error.message}{of_gone(plugins)}", hint) from error

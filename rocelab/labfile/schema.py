@@ -7,31 +7,42 @@ allowed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 from rocelab.labfile.fields import default_text, keys_of, of_field, phrase, quantity_of
-from rocelab.labfile.model import HashingSpec, LabSpec
+from rocelab.labfile.model import HashingSpec, LabSpec, RoutingSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
+Definitions = Mapping[int, Schema]
+"""The definitions of a schema by the `id` of their models: two packages may have classes of one
+name, which pydantic then gives other keys."""
+_MODEL = "$model"
+
+
+class _OfModels(GenerateJsonSchema):
+    """Notes in each definition the `id` of its model."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
+        return {**super().model_schema(schema), _MODEL: id(schema["cls"])}
 
 
 def lab_schema() -> Schema:
     """The JSON Schema (draft 2020-12) of a lab's YAML file."""
-    schema = schema_of(LabSpec)
-    definitions: dict[str, Schema] = schema["$defs"]
-    hashing = HashingSpec.__name__
-    seed = definitions[hashing]["properties"]["seed"]
-    definitions[hashing] = {
-        "title": "Hashing",
-        "description": definitions[hashing]["description"],
-        "anyOf": [*seed["anyOf"], _without(definitions[hashing], "description")],
-    }
-    bfd = definitions["RoutingSpec"]["properties"]["bfd"]
+    schema, definitions = _schema_of(LabSpec)
+    hashing = definitions[id(HashingSpec)]
+    keys = {key: value for key, value in hashing.items() if key != "description"}
+    seed, description = keys["properties"]["seed"], hashing["description"]
+    hashing.clear()
+    hashing |= {"title": "Hashing", "description": description, "anyOf": [*seed["anyOf"], keys]}
+    bfd = definitions[id(RoutingSpec)]["properties"]["bfd"]
     bfd["anyOf"] = [{"$ref": bfd.pop("$ref")}, {"type": "boolean"}]
     bfd["default"] = False
     scheme = schema["properties"]["scheme"]
@@ -44,14 +55,19 @@ def lab_schema() -> Schema:
 
 def schema_of(model: type[BaseModel]) -> Schema:
     """The JSON Schema of a model that users write, without the short forms that it reads."""
-    schema = model.model_json_schema()
-    _write_as_people_do(model, schema, schema.get("$defs", {}))
-    return schema
+    return _schema_of(model)[0]
 
 
-def _write_as_people_do(
-    model: type[BaseModel], schema: Schema, definitions: dict[str, Schema]
-) -> None:
+def _schema_of(model: type[BaseModel]) -> tuple[Schema, Definitions]:
+    schema = model.model_json_schema(schema_generator=_OfModels)
+    schema.pop(_MODEL)
+    models = [made for made in schema.get("$defs", {}).values() if _MODEL in made]
+    definitions = {made.pop(_MODEL): made for made in models}
+    _write_as_people_do(model, schema, definitions)
+    return schema, definitions
+
+
+def _write_as_people_do(model: type[BaseModel], schema: Schema, definitions: Definitions) -> None:
     """Give `model`'s properties titles of their keys, and quantities their text."""
     for key, info in keys_of(model):
         declared = of_field(info)
@@ -75,8 +91,7 @@ def _write_as_people_do(
         for member in declared.members:
             if member.model is not None:
                 written.pop("default", None)
-                definition = definitions[member.model.__name__]
-                _write_as_people_do(member.model, definition, definitions)
+                _write_as_people_do(member.model, definitions[id(member.model)], definitions)
 
 
 def _leave_null_out(written: Schema) -> None:
@@ -87,7 +102,3 @@ def _leave_null_out(written: Schema) -> None:
         written["anyOf"] = forms
         if len(forms) == 1:
             written |= written.pop("anyOf")[0]
-
-
-def _without(schema: Schema, key: str) -> Schema:
-    return {name: value for name, value in schema.items() if name != key}

@@ -14,6 +14,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from rocelab.base import trust
 from rocelab.base.files import make_folder
@@ -26,6 +27,9 @@ the kernel."""
 
 _FLAGS = ("-target", "bpf", "-O2", "-g", "-Wall", "-mcpu=v3")
 """Version 3 of the instructions has atomic ones that return a value (Linux 5.12)."""
+
+
+NOTHING: Mapping[str, Path] = MappingProxyType({})
 
 
 class BpfError(OSError):
@@ -68,12 +72,15 @@ def _libbpf() -> ctypes.CDLL:
     return library
 
 
-def compiled(source: Path) -> Path:
+def compiled(source: Path, included: Mapping[str, Path] = NOTHING) -> Path:
     """The object file of a C source, compiled if not cached; it may include headers of its folder.
-    Raises BpfError."""
+    included: other files that it includes, by the macros that name them. Raises BpfError."""
     headers = f"-I/usr/include/{platform.machine()}-linux-gnu"
+    files = [f'-D{macro}="{file}"' for macro, file in included.items()]
     try:
-        return clang.compiled(source, (*_FLAGS, headers, "-c"), CACHE)
+        return clang.compiled(
+            source, (*_FLAGS, headers, *files, "-c"), CACHE, tuple(included.values())
+        )
     except clang.CompileError as error:
         raise BpfError(str(error)) from None
 

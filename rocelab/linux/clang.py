@@ -24,10 +24,13 @@ class CompileError(OSError):
     """A source cannot be compiled here; the text says what is missing."""
 
 
-def compiled(source: Path, flags: Sequence[str], cache: Path) -> Path:
+def compiled(
+    source: Path, flags: Sequence[str], cache: Path, included: Sequence[Path] = ()
+) -> Path:
     """The object file of a C source, compiled if not in the folder `cache`; the source may include
-    headers of its folder. Raises CompileError."""
-    texts = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.h")))]
+    headers of its folder, and the files `included`. Raises CompileError."""
+    sources = (source, *sorted(source.parent.glob("*.h")), *included)
+    texts = [file.read_bytes() for file in sources]
     digest = hashlib.blake2s(b"\0".join([" ".join(flags).encode(), *texts]), digest_size=12)
     try:
         cache_folder = trust.private_folder(cache)

@@ -48,8 +48,11 @@ class FibWatch(Listener):
         self._tables = {node: _Table() for node in namespace_of}
         super().__init__(namespace_of, (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
 
-    def events(self, timeout_s: float) -> Iterator[FibEvent]:
-        """The events so far, waiting up to `timeout_s` for the first."""
+    def events(self, timeout_s: float) -> list[FibEvent]:
+        """The events so far, waiting up to `timeout_s` for the first: a list, empty without one."""
+        return list(self._events(timeout_s))
+
+    def _events(self, timeout_s: float) -> Iterator[FibEvent]:
         for node, data, now_ns in self.datagrams(timeout_s):
             for kind, body in netlink.messages(data):
                 if kind in (fib.RTM_NEWROUTE, fib.RTM_DELROUTE):

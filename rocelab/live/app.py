@@ -28,6 +28,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from rocelab.base.errors import ExpectationError, InputError, RocelabError, SpecError
+from rocelab.base.plugin_errors import plugins_named
 from rocelab.drills.drill_spec import TrafficSpec
 from rocelab.faults.asked import kinds
 from rocelab.jobs.job import JobSpec
@@ -67,6 +68,7 @@ _TYPES = {
 }
 
 Asked = TypeVar("Asked", bound=SpecModel)
+Answer = TypeVar("Answer")
 Document = Mapping[str, object]
 
 
@@ -107,7 +109,7 @@ def live_app(
         return await _answered(feed.history.at, t_ns, _metric(request))
 
     async def recording(_: Request) -> Response:
-        page = await run_in_threadpool(recorded_page, feed)
+        page = await _worked(recorded_page, feed)
         name = f"{feed.lab.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.html"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(page, media_type="text/html", headers=headers)
@@ -117,18 +119,18 @@ def live_app(
 
     async def inject(request: Request) -> Response:
         asked = await _asked(request, FaultRequest)
-        number = await run_in_threadpool(faults.inject, asked)
+        number = await _worked(faults.inject, asked)
         return JSONResponse({"number": number}, status_code=201)
 
     async def undo(request: Request) -> Response:
         number = request.path_params["number"]
         if not (number.isascii() and number.isdigit() and len(number) < MOST_DIGITS):
             raise HTTPException(404, "there is no such fault")
-        await run_in_threadpool(faults.undo, int(number))
+        await _worked(faults.undo, int(number))
         return JSONResponse({})
 
     async def scheme(request: Request) -> Response:
-        await run_in_threadpool(_switch, feed.lab, await _asked(request, SchemeChoice))
+        await _worked(_switch, feed.lab, await _asked(request, SchemeChoice))
         return JSONResponse({})
 
     async def path(request: Request) -> Response:
@@ -153,18 +155,18 @@ def live_app(
         return Response(traffic.result(), media_type="application/json", headers=headers)
 
     async def start_job(request: Request) -> Response:
-        await run_in_threadpool(traffic.start, await _asked(request, JobSpec))
+        await _worked(traffic.start, await _asked(request, JobSpec))
         return JSONResponse({}, status_code=201)
 
     async def start_probes(request: Request) -> Response:
-        await run_in_threadpool(traffic.probe, await _asked(request, TrafficSpec))
+        await _worked(traffic.probe, await _asked(request, TrafficSpec))
         return JSONResponse({}, status_code=201)
 
     async def impact(_: Request) -> Response:
         return JSONResponse(traffic.impact())
 
     async def stop_job(_: Request) -> Response:
-        await run_in_threadpool(traffic.stop)
+        await _worked(traffic.stop)
         return JSONResponse({})
 
     async def events(request: Request) -> Response:
@@ -268,8 +270,15 @@ async def _asked(request: Request, model: type[Asked]) -> Asked:
     return validate(YamlSource("request", data, {}), model)
 
 
+async def _worked(function: Callable[..., Answer], *arguments: object) -> Answer:
+    """What a function returns that takes its time, in a thread. Raises PluginError for an exception
+    of a plug-in."""
+    with plugins_named():
+        return await run_in_threadpool(function, *arguments)
+
+
 async def _answered(document: Callable[..., Document], *arguments: object) -> Response:
-    return JSONResponse(await run_in_threadpool(document, *arguments))
+    return JSONResponse(await _worked(document, *arguments))
 
 
 def _switch(lab: RunningLab, asked: SchemeChoice) -> None:

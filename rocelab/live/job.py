@@ -48,6 +48,7 @@ def _listen(stopped: threading.Event) -> None:
 def _run(name: str, kind: str, spec: str, stopped: threading.Event, write: Write) -> None:
     # Imported here, so that the end of standard input is noticed meanwhile.
     from rocelab.base.errors import RocelabError
+    from rocelab.base.plugin_errors import plugin_error
     from rocelab.base.progress import Progress
     from rocelab.base.refusal import refusal
     from rocelab.linux.bracket import realtime_ns
@@ -57,8 +58,9 @@ def _run(name: str, kind: str, spec: str, stopped: threading.Event, write: Write
 
     try:
         report = _job(name, spec, show) if kind == "job" else _probes(name, spec, stopped, show)
-    except (RocelabError, OSError) as error:
-        refused = error if isinstance(error, RocelabError) else refusal(error)
+    except Exception as error:
+        refused = error if isinstance(error, RocelabError) else plugin_error(error)
+        refused = refused or refusal(error)
         if refused is None:
             raise
         write({"error": refused.message, "hint": refused.hint, "exit_code": refused.exit_code})

@@ -12,7 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import PurePath
 
-from rocelab.base.errors import InputError, MachineError, RocelabError
+from rocelab.base.errors import InputError, MachineError, PluginError, RocelabError
 from rocelab.base.quantities import Unit
 from rocelab.base.wording import counted
 from rocelab.report.document import (
@@ -138,6 +138,8 @@ def _verdict(result: DrillResult) -> Toned:
 def _what_ended_it(error: BaseException) -> str:
     if isinstance(error, MachineError):
         return "this machine cannot run it"
+    if isinstance(error, PluginError):
+        return "a package that adds to rocelab is wrong"
     if isinstance(error, InputError):
         return "the input is wrong"
     return "failed" if isinstance(error, RocelabError) else "ended before it had a result"

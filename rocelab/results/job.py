@@ -14,7 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rocelab.base.documents import Format, read_text
+from pydantic import ValidationError
+
+from rocelab.base.documents import Format, misfit, read_text
+from rocelab.base.doors import of_gone
+from rocelab.base.errors import PackageGoneError
 from rocelab.base.statistics import Spread
 from rocelab.jobs.job import JobSpec
 from rocelab.planning.fabric import DirectedLink, Direction
@@ -438,7 +442,13 @@ class JobReport(LabDocument):
     @cached_property
     def spec(self) -> JobSpec:
         """Raises ValueError if this version does not know such a job."""
-        return JobSpec.model_validate(self.job)
+        try:
+            return JobSpec.model_validate(self.job)
+        except ValidationError as error:
+            if missing := of_gone(self.environment.plugins):
+                message = f"its job is unknown here: {misfit(error)}{missing}"
+                raise PackageGoneError(message, "install that package again") from error
+            raise
 
     @property
     def data_class(self) -> int:

@@ -9,17 +9,19 @@ from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
+from rocelab.results.environment import Environment
 
 
 class LabDocument:
     """The base of documents whose key `lab` is a spec in full, as JSON values."""
 
     lab: dict[str, Any]
+    environment: Environment
 
     @cached_property
     def lab_spec(self) -> LabSpec:
         """Raises ValueError if this version does not know such a lab."""
-        return recorded_spec(self.lab)
+        return recorded_spec(self.lab, self.environment.plugins)
 
     @cached_property
     def fabric(self) -> Fabric:

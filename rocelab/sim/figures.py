@@ -56,7 +56,6 @@ from rocelab.sim.warnings import figure_warnings, outcome_warnings, setup_warnin
 
 if TYPE_CHECKING:
     from rocelab.jobs.job_spec import SimulatedJob
-    from rocelab.jobs.training_spec import TrainingSpec
     from rocelab.sim.simulate import Simulation
 
 Longs = npt.NDArray[np.intp]
@@ -233,8 +232,8 @@ def _headlines(
             ("algbw", "algbw", "GB/s", [row.algbw_gbs for row in results]),
             ("busbw", "busbw", "GB/s", [row.busbw_gbs for row in results]),
         ]
-    if job.training is not None:
-        rows += _training_rows(job.training, seconds)
+    if job.workload is not None:
+        rows += job.workload.rates(seconds)
     ratios = [jct_ratio(time_ns, roofline_ns) for time_ns in times_ns]
     rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
     if latency_ns:
@@ -243,19 +242,6 @@ def _headlines(
         Headline(name, title, unit, "iterations", spread(values), None)
         for name, title, unit, values in rows
     )
-
-
-def _training_rows(
-    spec: TrainingSpec, seconds: Sequence[float]
-) -> list[tuple[str, str, str, list[float]]]:
-    """Model operations per GPU and second, their share of the peak (MFU: Chowdhery et al. 2022
-    (PaLM), appendix B), and tokens per second of all GPUs."""
-    flops = [spec.flops_per_iteration / second / spec.ranks for second in seconds]
-    rows = [("gpu_tflops", "per GPU", "TFLOP/s", [rate / 1e12 for rate in flops])]
-    if spec.gpu_peak is not None:
-        rows.append(("mfu", "MFU", "%", [100 * rate / spec.gpu_peak for rate in flops]))
-    tokens = [spec.tokens_per_iteration / second for second in seconds]
-    return [*rows, ("tokens", "tokens", "tokens/s", tokens)]
 
 
 def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepTimes, ...]:

@@ -31,13 +31,6 @@ def ring_cut(network: Network, places: Ints) -> Cut:
     return network.nic_columns.cut(places.tolist())
 
 
-def groups_apart(network: Network, places: Ints, size: int) -> Bools:
-    """Of each group of `size` consecutive ranks, whether its NICs are on several servers."""
-    servers = network.nic_server[places].reshape(-1, size)
-    apart: Bools = (servers != servers[:, :1]).any(axis=1)
-    return apart
-
-
 def ring_group(network: Network, places: Ints) -> int:
     """How many consecutive ranks form a group of a hierarchical collective. Raises InputError if
     groups differ in size."""

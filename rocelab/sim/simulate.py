@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -25,18 +24,16 @@ from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.collectives import kind_of
-from rocelab.jobs.flow_files import read_flow_file
-from rocelab.jobs.inference import inference_workload
+from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.job_spec import SimulatedJob, TraceSpec, collective_job
+from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
 from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.poisson import poisson_flows
-from rocelab.jobs.training import training_workload
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
+from rocelab.jobs.workloads import JobPlace
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.spray import SprayScheme
@@ -47,6 +44,7 @@ from rocelab.routes.arrays.flows import Flows, Ways, joined_flows
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import links_on_path, paths_of
 from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.models import Model
 from rocelab.sim.ahead import compile_ahead
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Outcome, Program
@@ -62,10 +60,9 @@ from rocelab.sim.options import Options
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of, sending_of
 from rocelab.sim.packets.wiring import Wiring
-from rocelab.sim.placement import groups_apart, place_ranks, ring_group
+from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits, check_steps_fit
-from rocelab.sim.traces.replay import read_workload
 
 USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
@@ -74,6 +71,8 @@ HOP_LATENCY_NS = 1000
 """The default of a lab without `links.delay`: what ASTRA-sim's published inputs give a network
 dimension; a deep-buffer chassis takes more."""
 
+_Known = Mapping[str, Workload | FlowList]
+"""What jobs do that is known without their steps, by their names."""
 PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 
 
@@ -91,35 +90,22 @@ class Simulation:
         not fit this machine."""
         self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
         self.seconds: dict[str, float] = {}
+        if self.options.model is Model.KERNEL:
+            spec.scheme.check_simulation()
         if self.options.engine is Engine.LINKS:
             check_links(spec, self.jobs, self.options.timeline, self.options.ports)
         self._progress = progress
         with self._timed("fabric"):
             self.network: Network = network_of(spec)
         with self._timed("jobs"):
-            traced = {
-                job.name: _traced(job.trace, progress) for job in jobs if job.trace is not None
-            }
-            listed = {
-                job.name: read_flow_file(Path(job.flows.file))
-                for job in jobs
-                if job.flows is not None
-            }
-            ranks = {name: workload.ranks for name, workload in traced.items()}
-            ranks |= {name: flows.ranks for name, flows in listed.items()}
-            self.places = self._placed(ranks)
-            listed |= {
-                job.name: poisson_flows(
-                    job.poisson, self._nics_bps(self.places[number]), job.seed, job.name
-                )
-                for number, job in enumerate(jobs)
-                if job.poisson is not None
-            }
-            check_fits(self.network, spec.scheme, self.jobs, sum(map(len, listed.values())))
-            known = traced | {name: flows.workload() for name, flows in listed.items()}
+            known = _read(self.jobs, progress)
+            self.places = self._placed({name: read.ranks for name, read in known.items()})
+            known = self._with_open_loops(known)
+            listed = sum(len(read) for read in known.values() if isinstance(read, FlowList))
+            check_fits(self.network, spec.scheme, self.jobs, listed)
             self.workloads = tuple(
-                known.get(job.name) or self._workload(job, places)
-                for job, places in zip(self.jobs, self.places, strict=True)
+                _steps_of(known.get(job.name) or self._workload(number))
+                for number, job in enumerate(self.jobs)
             )
             _check_sends(self.jobs, self.workloads)
             check_steps_fit(self.jobs, self.workloads)
@@ -130,35 +116,32 @@ class Simulation:
             self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
 
-    def _workload(self, job: SimulatedJob, places: Ints) -> Workload:
-        """The workload of a job whose ranks are on these NICs; traces and flows need no NICs."""
-        if job.collective is not None:
-            needs_group = (
-                job.collective.group is None and job.collective.algorithm is Algorithm.HIERARCHICAL
-            )
-            group = ring_group(self.network, places) if needs_group else None
-            # Flows that get out of step stay so in a fluid, and more of them with each iteration.
-            barrier = (
-                self.options.engine is Engine.FLUID and kind_of(job.collective.pattern).is_exchange
-            )
-            return workload_of(job.collective, group, job.iterations, barrier=barrier)
-        if job.training is None and job.inference is None:
-            assert job.workload is not None
-            return job.workload.workload(job.iterations)
-        apart = self.tensor_groups_apart(job, places)
-        on_servers = apart if apart.any() else None
-        model = job.training or job.inference
-        if model is not None and apart.any() and not apart.all():
-            _check_nvlink(job.name, model.nvlink, float(self._nics_bps(places).max()) / 8, apart)
-        if job.training is not None:
-            return training_workload(job.training, iterations=job.iterations, apart=on_servers)
-        assert job.inference is not None
-        return inference_workload(job.inference, iterations=job.iterations, apart=on_servers)
+    def _with_open_loops(self, known: _Known) -> _Known:
+        """And what jobs do whose flows begin at given times: what is drawn on their places."""
+        drawn = {
+            job.name: self._workload(number)
+            for number, job in enumerate(self.jobs)
+            if job.is_open_loop and job.name not in known
+        }
+        return {**known, **drawn}
 
-    def tensor_groups_apart(self, job: SimulatedJob, places: Ints) -> Bools:
-        """Of each tensor parallel group of a job, whether its GPUs are on several servers."""
-        model = job.training or job.inference
-        return groups_apart(self.network, places, 1 if model is None else model.tensor)
+    def _workload(self, number: int) -> Workload | FlowList:
+        """What a job does on its NICs."""
+        job = self.jobs[number]
+        if job.workload is not None:
+            return job.workload.workload(self.place(number, self.places[number]))
+        spec = job.collective
+        assert spec is not None
+        needs_group = spec.group is None and spec.algorithm is Algorithm.HIERARCHICAL
+        group = ring_group(self.network, self.places[number]) if needs_group else None
+        # Flows that get out of step stay so in a fluid, and more of them with each iteration.
+        barrier = self.options.engine is Engine.FLUID and kind_of(spec.pattern).is_exchange
+        return workload_of(spec, group, job.iterations, barrier=barrier)
+
+    def place(self, number: int, nics: Ints) -> JobPlace:
+        """A job on these NICs."""
+        job, servers = self.jobs[number], self.network.nic_server[nics]
+        return JobPlace(job.name, servers, self._nics_bps(nics), job.iterations, job.seed)
 
     @property
     def eps(self) -> float:
@@ -386,7 +369,7 @@ class Simulation:
         taken = np.zeros(self.network.nics, np.bool_)
         rows = []
         for job in self.jobs:
-            ranks = known.get(job.name) if job.ranks is None else job.ranks
+            ranks = known.get(job.name, job.ranks)
             if ranks is None:
                 is_list = not isinstance(job.placement, Placement)
                 ranks = len(job.placement) if is_list else int(np.count_nonzero(~taken))
@@ -508,11 +491,12 @@ def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) ->
     """Raises InputError for a job none of whose steps sends a byte: it loads no link, and no engine
     has a time of the network for it. A model that fits one server takes its time to compute."""
     for job, workload in zip(jobs, workloads, strict=True):
-        if job.workload is not None and job.workload.may_send_nothing:
+        kind = job.workload
+        if kind is not None and kind.may_send_nothing:
             continue
         if any(step.sends is not None and len(step.sends.source) for step in workload.steps):
             continue
-        source = f" (trace {job.trace.file})" if job.trace is not None else ""
+        source = f" ({kind.source})" if kind is not None and kind.source else ""
         raise InputError(
             f"job {job.name}{source} sends no byte from one rank to another",
             hint="a simulation needs a communication with bytes; of a trace, barriers and "
@@ -520,23 +504,12 @@ def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) ->
         )
 
 
-def _check_nvlink(name: str, nvlink: float, nic: float, apart: Bools) -> None:
-    """Raises InputError for tensor parallel groups on servers whose NVLink is slower than a NIC,
-    where others are `apart`: the all-reduces of those are what all wait for. In bytes/s."""
-    if nvlink < nic:
-        raise InputError(
-            f"job {name}: {int(apart.sum()):,} of {len(apart):,} tensor parallel groups are not on "
-            f"one server and would wait for the others, whose nvlink ({nvlink / 1e9:g} GB/s) is "
-            f"slower than a NIC ({nic / 1e9:g} GB/s): that is not simulated",
-            hint="place each group on one server, or none",
-        )
+def _read(jobs: Sequence[SimulatedJob], progress: ProgressSink) -> _Known:
+    """What files say of the jobs."""
+    blocks = {job.name: job.workload for job in jobs if job.workload is not None}
+    read = {name: block.read(progress) for name, block in blocks.items()}
+    return {name: known for name, known in read.items() if known is not None}
 
 
-def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:
-    return read_workload(
-        Path(trace.file),
-        trace.ranks,
-        groups=trace.groups,
-        dimensions=trace.dimensions,
-        progress=progress,
-    )
+def _steps_of(known: Workload | FlowList) -> Workload:
+    return known.workload() if isinstance(known, FlowList) else known

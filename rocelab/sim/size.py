@@ -90,8 +90,10 @@ def _flows(job: SimulatedJob) -> int:
         kind = kind_of(job.collective.pattern)
         few = 2 * job.collective.channels if kind.has_few_peers else ranks
         return ranks * min(few, ranks - 1) * job.transport.qps
-    ranks = job.ranks or 0
-    most = None if job.workload is None else job.workload.peers
+    workload = job.workload
+    if workload is None or workload.is_open_loop:
+        return 0
+    ranks, most = job.ranks or 0, workload.peers
     return ranks * (ranks - 1 if most is None else most) * job.transport.qps
 
 

@@ -251,13 +251,12 @@ def _across_servers(simulation: Simulation) -> Iterator[str]:
 def _tensor_over_network(simulation: Simulation, number: int) -> list[str]:
     """A warning if tensor parallel groups of a job leave their servers."""
     job, places = simulation.jobs[number], simulation.places[number]
-    model = job.training or job.inference
-    if model is None:
+    if job.workload is None:
         return []
-    apart = simulation.tensor_groups_apart(job, places)
+    size = job.workload.server_ranks
+    apart = simulation.place(number, places).apart(size)
     if not apart.any():
         return []
-    size = model.tensor
     first = int(np.argmax(apart))
     servers = _servers(simulation, places[first * size : (first + 1) * size])
     named = f"{listed(servers[:MOST_SERVERS], 'and')}" + (
@@ -281,7 +280,7 @@ def _kept_together(simulation: Simulation, number: int, size: int) -> str:
         places = place_ranks(
             network, len(simulation.places[number]), Placement.CONTIGUOUS, job.seed, taken
         )
-        if not simulation.tensor_groups_apart(job, places).any():
+        if not simulation.place(number, places).apart(size).any():
             return f"`placement: contiguous` keeps each group of {size} on one server"
     except InputError:
         pass
@@ -312,8 +311,7 @@ def _within_servers(simulation: Simulation, number: int) -> list[str]:
         return []
     example = int(np.flatnonzero(inside)[0])
     ends = [network.nic_name(int(nics[example])) for nics in (source, destination)]
-    model = job.training or job.inference
-    keeps_groups = model is not None and model.tensor > 1
+    keeps_groups = job.workload is not None and job.workload.server_ranks > 1
     advice = (
         ""
         if keeps_groups or job.placement is Placement.TOPOLOGY_AWARE

@@ -1,63 +1,95 @@
-"""Plug-ins in a folder of their own, and programs that find them as if pip had installed them."""
+"""A Python environment of its own with rocelab, into which the packages of `tests/data/plugins` are
+put as pip would."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
+import venv
 from collections.abc import Mapping
+from importlib.metadata import distribution
 from pathlib import Path
-from shutil import copytree
+from typing import Self
+
+import rocelab
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "tests/data/plugins"
+VERSION = "1.2"
+COMMAND = "from rocelab.cli.main import main; main()"
 
-BEGIN = """
-import sys
-sys.path[:0] = [{folder!r}, {root!r}]
-from rocelab.base import doors
-_folders = doors._folders
-doors._folders = lambda: [*_folders(), {folder!r}]
-"""
-
-COMMAND = """
-from rocelab.cli.main import main
-sys.argv = ["rocelab", *{arguments!r}]
-main()
-"""
+FAULTS = {
+    "faults:duct-cut": "lab_faults:DuctCutSpec",
+    "faults:duct-fire": "lab_faults:DuctCutSpec",
+    "kpis:flows": "lab_faults:KPIS",
+    "kpis:again": "lab_faults:AGAIN",
+}
+"""What `lab_faults` registers: a kind of fault and a KPI, and two that are wrong."""
 
 
-def installed(folder: Path, package: str, points: Mapping[str, str]) -> Path:
-    """A folder with the package of `tests/data/plugins`, and what it registers: a name's object by
-    `group:name`."""
-    copytree(PLUGINS / package, folder / package, ignore=lambda *_: ["__pycache__"])
-    info = folder / f"{package}-1.2.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
-    lines = []
-    for point, target in points.items():
-        group, name = point.split(":")
-        lines.append(f"[rocelab.{group}]\n{name} = {target}\n")
-    (info / "entry_points.txt").write_text("".join(lines))
-    return folder
+class PluginEnvironment:
+    """An environment in `folder`, which sees this one's packages and rocelab."""
 
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        (self.site,) = folder.glob("lib/python*/site-packages")
+        home = Path(rocelab.__file__).parents[1]
+        ours = Path(str(distribution("rocelab").locate_file("")))
+        (self.site / "beneath.pth").write_text(f"{home}\n{ours}\n")
+        (info,) = ours.glob("rocelab-*.dist-info")
+        shutil.copytree(info, self.site / info.name)
 
-def ran(
-    folder: Path, program: str, *, cwd: Path | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """A Python program in a process that finds the folder's plug-ins."""
-    return subprocess.run(
-        [sys.executable, "-c", BEGIN.format(folder=str(folder), root=str(ROOT)) + program],
-        cwd=cwd or folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    @classmethod
+    def with_package(cls, folder: Path, package: str, points: Mapping[str, str]) -> Self:
+        """An environment in `folder` with that package."""
+        environment = cls(folder)
+        environment.install(package, points)
+        return environment
 
+    def install(self, package: str, points: Mapping[str, str]) -> Path:
+        """Put a package there that registers `points`: a name's object by `group:name`. Returns its
+        folder."""
+        there = self.site / package
+        shutil.copytree(PLUGINS / package, there, ignore=shutil.ignore_patterns("__pycache__"))
+        info = self._info(package)
+        info.mkdir()
+        name = package.replace("_", "-")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {VERSION}\n")
+        groups: dict[str, list[str]] = {}
+        for point, target in points.items():
+            group, name = point.split(":")
+            groups.setdefault(group, []).append(f"{name} = {target}\n")
+        (info / "entry_points.txt").write_text(
+            "".join(f"[rocelab.{group}]\n{''.join(lines)}" for group, lines in groups.items())
+        )
+        return there
 
-def commanded(
-    folder: Path, *arguments: str, cwd: Path | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """A command of rocelab in such a process."""
-    return ran(folder, COMMAND.format(arguments=arguments), cwd=cwd, **environment)
+    def uninstall(self, package: str) -> None:
+        """Remove it again."""
+        shutil.rmtree(self._info(package))
+        shutil.rmtree(self.site / package)
+
+    def _info(self, package: str) -> Path:
+        return self.site / f"{package}-{VERSION}.dist-info"
+
+    def rocelab(
+        self, *words: str, cwd: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """`rocelab WORDS` there, by default in its folder."""
+        return self.run(COMMAND, *words, cwd=cwd, **variables)
+
+    def run(
+        self, program: str, *words: str, cwd: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """A Python program there, by default in its folder."""
+        return subprocess.run(
+            [self.python, "-P", "-c", program, *words],
+            cwd=cwd or self.folder,
+            env={**os.environ, "COLUMNS": "200", **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )

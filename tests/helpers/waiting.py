@@ -30,7 +30,7 @@ def wait_for_tables(watch: FibWatch, true: Callable[[], bool]) -> None:
     end = time.monotonic() + LIMIT_S
     while not true():
         assert time.monotonic() < end, "the tables did not come to what was expected"
-        list(watch.events(0.5))
+        watch.events(0.5)
 
 
 def wait_until_whole(lab: Lab) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from rocelab.record import LabFiles
 from tests.helpers.measured import measured, problems_of_command
-from tests.helpers.plugin_environment import PluginEnvironment
+from tests.helpers.plugin import PluginEnvironment
 
 pytestmark = pytest.mark.few_at_once
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.record import LabFiles
-from tests.helpers.plugin_environment import PluginEnvironment
+from tests.helpers.plugin import FAULTS, PluginEnvironment
 from tests.helpers.waiting import wait_until
 
 LAB = "t-plugin"
@@ -30,7 +30,7 @@ GONE = "is of lab-faults 1.2, which is not installed any more"
 def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
     """An environment with the package, in which the lab is up."""
     environment = PluginEnvironment(tmp_path / "environment")
-    environment.install()
+    environment.install("lab_faults", FAULTS)
     file = tmp_path / "lab.yaml"
     file.write_text(FILE)
     try:
@@ -63,7 +63,7 @@ def test_a_fault_of_a_package_is_undone_and_without_the_package_goes_with_the_la
 
     assert fault("inject", LAB, "duct-cut", "link=rtsw1:ctsw1")[0] == 0
     assert fault("inject", LAB, "blackhole", "link=rtsw2:ctsw2")[0] == 0
-    there.uninstall()
+    there.uninstall("lab_faults")
     listing = fault("list", LAB)
     assert listing[0] == 0
     assert f"it {GONE}" in " ".join(listing[1].split())

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocelab.record import LabFiles
-from tests.helpers.plugin import installed
-from tests.helpers.plugin_environment import PluginEnvironment
+from tests.helpers.plugin import PluginEnvironment
 
 LAB = "t-pods"
 FILE = f"""\
@@ -25,8 +23,7 @@ POINTS = {"fabrics:super-spine": "lab_fabrics:SuperSpineSpec"}
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
     """An environment with the package, in which the lab is up."""
-    environment = PluginEnvironment(tmp_path / "environment")
-    installed(environment.site, "lab_fabrics", POINTS)
+    environment = PluginEnvironment.with_package(tmp_path / "environment", "lab_fabrics", POINTS)
     file = tmp_path / "lab.yaml"
     file.write_text(FILE)
     try:
@@ -55,7 +52,7 @@ def test_a_lab_of_a_kind_of_a_package_carries_a_job_and_goes_without_the_package
     fault = there.rocelab("fault", "inject", LAB, "blackhole", "link=spine#1:superspine#1")
     assert fault.returncode == 0, fault.stderr
 
-    shutil.rmtree(there.site / "lab_fabrics-1.2.dist-info")
+    there.uninstall("lab_fabrics")
     status = there.rocelab("status", LAB)
     assert status.returncode == 2
     assert "there is no kind of fabric 'super-spine'" in " ".join(status.stderr.split())

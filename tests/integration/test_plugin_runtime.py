@@ -12,7 +12,7 @@ import pytest
 from rocelab.base.errors import MachineError
 from rocelab.lab.teardown import take_down
 from rocelab.record import LabFiles
-from tests.helpers.plugin import commanded, installed
+from tests.helpers.plugin import PluginEnvironment
 
 pytestmark = pytest.mark.side_by_side
 
@@ -32,13 +32,13 @@ def file(tmp_path: Path) -> Iterator[Path]:
 def test_a_lab_is_up_on_it_and_down_and_its_package_may_go_meanwhile(
     tmp_path: Path, file: Path
 ) -> None:
-    there, bare, notes = (tmp_path / name for name in ("there", "bare", "notes"))
-    for folder in (there, bare, notes):
-        folder.mkdir()
-    installed(there, "lab_runtime", POINTS)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    bare = PluginEnvironment(tmp_path / "bare")
+    there = PluginEnvironment.with_package(tmp_path / "there", "lab_runtime", POINTS)
 
-    def run(folder: Path, *words: str) -> tuple[int, str]:
-        done = commanded(folder, *words, ROCELAB_TEST_NOTES=str(notes))
+    def run(where: PluginEnvironment, *words: str) -> tuple[int, str]:
+        done = where.rocelab(*words, ROCELAB_TEST_NOTES=str(notes))
         return done.returncode, done.stdout + done.stderr
 
     def up() -> None:

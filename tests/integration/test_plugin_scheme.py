@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.plugin import commanded, installed
+from tests.helpers.plugin import PluginEnvironment
 from tests.unit.routes.test_plugin_schemes import POINTS
 
 LAB = "t-chosen"
@@ -20,34 +20,70 @@ scheme: {{kind: chosen-fields, fields: qp}}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder with the package and the file of the lab, which is up."""
-    folder = installed(tmp_path, "lab_hashing", POINTS)
-    (folder / "lab.yaml").write_text(FILE)
+def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
+    """An environment with the package and the file of the lab, which is up."""
+    there = PluginEnvironment.with_package(tmp_path, "lab_hashing", POINTS)
+    (tmp_path / "lab.yaml").write_text(FILE)
     try:
-        up = commanded(folder, "up", "lab.yaml")
+        up = there.rocelab("up", "lab.yaml")
         assert up.returncode == 0, up.stderr
-        yield folder
+        yield there
     finally:
-        commanded(folder, "down", LAB)
+        there.rocelab("down", LAB)
 
 
-def hops(folder: Path, *options: str) -> tuple[str, ...]:
+def hops(there: PluginEnvironment, *options: str) -> tuple[str, ...]:
     """The path of a flow, which packets take that are sent."""
     asked = ("path", LAB, "--src", "srv1-1", "--dst", "srv2-1", "--probe", "--json", *options)
-    process = commanded(folder, *asked)
+    process = there.rocelab(*asked)
     assert process.returncode == 0, process.stderr
     return tuple(json.loads(process.stdout)["hops"])
 
 
 @pytest.mark.side_by_side
-def test_packets_take_the_paths_of_a_hash_of_the_fields_that_it_names(folder: Path) -> None:
-    of_qps = {qp: hops(folder, "--sport", "50000", "--qp", str(qp)) for qp in range(17, 25)}
+def test_packets_take_the_paths_of_a_hash_of_the_fields_that_it_names(
+    there: PluginEnvironment,
+) -> None:
+    of_qps = {qp: hops(there, "--sport", "50000", "--qp", str(qp)) for qp in range(17, 25)}
     assert len(set(of_qps.values())) > 1, "the QP decides"
-    assert {hops(folder, "--sport", str(port), "--qp", "17") for port in range(5000, 5008)} == {
+    assert {hops(there, "--sport", str(port), "--qp", "17") for port in range(5000, 5008)} == {
         of_qps[17]
     }, "the port does not"
-    refused = commanded(folder, "scheme", LAB, "modulo")
+    refused = there.rocelab("scheme", LAB, "modulo")
     assert refused.returncode == 2
     assert "scheme modulo has no program for a lab" in refused.stderr
-    assert "chosen-fields" in commanded(folder, "scheme", LAB).stdout
+    assert "chosen-fields" in there.rocelab("scheme", LAB).stdout
+
+
+@pytest.mark.side_by_side
+def test_packets_take_the_paths_of_a_program_of_the_package(there: PluginEnvironment) -> None:
+    assert there.rocelab("scheme", LAB, "turns").returncode == 0
+    of_qps = [hops(there, "--sport", "50000", "--qp", str(qp)) for qp in range(16, 24)]
+    assert of_qps[:4] == of_qps[4:], "the uplinks are taken in turn"
+    assert len(set(of_qps)) == 4
+    # Another program goes in its place, and out again.
+    assert there.rocelab("scheme", LAB, "e-ecmp").returncode == 0
+    hashed = [hops(there, "--sport", "50000", "--qp", str(qp)) for qp in range(16, 24)]
+    assert hashed != of_qps
+
+
+@pytest.mark.side_by_side
+def test_a_controller_of_the_package_places_what_runs(there: PluginEnvironment) -> None:
+    assert there.rocelab("scheme", LAB, "first-way").returncode == 0
+    job = ("--pattern", "pairs", "--ranks", "2", "--size", "1MB", "--iterations", "3", "--qps", "8")
+    done = there.rocelab("traffic", LAB, *job, "--json")
+    assert done.returncode in (0, 3), done.stderr  # 3: other work had the machine
+    rounds = json.loads(there.rocelab("te", LAB, "--last", "100", "--json").stdout)["rounds"]
+    assert max(done["total"] for done in rounds) >= 8
+    assert not any(done["problems"] for done in rounds)
+
+
+@pytest.mark.side_by_side
+def test_a_controller_that_cannot_begin_is_named(there: PluginEnvironment) -> None:
+    controller = there.site / "lab_hashing/controller.py"
+    controller.write_text(controller.read_text().replace("self._lab = lab", "raise KeyError(7)"))
+    refused = there.rocelab("scheme", LAB, "first-way")
+    assert refused.returncode == 3
+    assert "scheme first-way of lab-hashing 1.2 failed: KeyError: 7" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert there.rocelab("scheme", LAB, "ecmp").returncode == 0

@@ -70,6 +70,7 @@ WITHOUT_A_LAB: dict[str, Callable[[Path], None]] = {
     "docs/forensics.md 1": write_result,
     "docs/hashing.md 1": write_nothing,
     "docs/schemes.md 1": write_nothing,
+    "docs/schemes.md 2": write_nothing,
     "docs/simulate.md 1": write_nothing,
     "docs/traffic.md 2": write_nothing,
     "docs/sweep.md 1": run_the_sweep,
@@ -79,6 +80,7 @@ WITHOUT_A_LAB: dict[str, Callable[[Path], None]] = {
     "docs/training.md 1": write_nothing,
     "docs/training.md 2": write_nothing,
     "docs/training.md 3": write_nothing,
+    "docs/training.md 4": write_nothing,
     "docs/whatif.md 1": write_nothing,
 }
 """What writes the files that a block reads."""

@@ -19,14 +19,14 @@
 #define RC_SEND_ONLY_WITH_INVALIDATE 0x17
 
 // As in rocelab/labfile/schemes/base.py.
-enum { OFF, KERNEL, HASH, FLOWLET, SPRAY, PINS, ENTRIES };
+enum { OFF, KERNEL, HASH, FLOWLET, SPRAY, PINS, ENTRIES, FUNCTION = 255 };
 enum { SOURCE = 1, DESTINATION = 2, SOURCE_PORT = 4, DESTINATION_QP = 8 };
 
 struct node {
 	__u32 scheme;
 	__u32 seed;
 	__u64 gap_ns;
-	__u64 fields; // that are hashed
+	__u64 fields; // that are hashed; of FUNCTION its parameter
 };
 
 struct counters {
@@ -229,6 +229,16 @@ static __always_inline void give_found(struct __sk_buff *skb, const __u32 *hash,
 	}
 }
 
+// The hash of a scheme that brings its own: rocelab/labfile/schemes/base.py, `program`.
+#ifdef HASHES
+#include HASHES
+#else
+static __always_inline __u32 hashes(const struct packet *packet, __u32 seed, __u64 parameter)
+{
+	return 0;
+}
+#endif
+
 SEC("tc")
 int steer(struct __sk_buff *skb)
 {
@@ -257,6 +267,9 @@ int steer(struct __sk_buff *skb)
 		break;
 	case ENTRIES:
 		give_found(skb, entry_of(&packet, id), count);
+		break;
+	case FUNCTION:
+		give(skb, hashes(&packet, node->seed, node->fields), count);
 		break;
 	default:
 		bpf_set_hash_invalid(skb);

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rocelab.base.errors import RocelabError
+from rocelab.base.plugin_errors import plugin_error
 from rocelab.dataplane.controller.collector import Collector, Reason
+from rocelab.dataplane.controller.lab import ControlledLab, OneRound, Report
 from rocelab.dataplane.controller.rounds import Round, RoundLog, Utilisation
 from rocelab.dataplane.steering import resilient
 from rocelab.labfile.schemes.resilient import ResilientScheme
@@ -24,36 +23,14 @@ from rocelab.linux import netlink
 from rocelab.linux.fib import KernelRoute, read_objects
 from rocelab.linux.fibtable import Fib
 from rocelab.planning.fabric import DirectedLink, Fabric
-from rocelab.routes.demand import Demand, read_demands
-from rocelab.routes.entries import EntryTable, program, wanted_entries
+from rocelab.routes.demand import Demand
+from rocelab.routes.entries import wanted_entries
 from rocelab.routes.network import FibNetwork, FlowPlacement
 
 SETTLED_S = 1.0
 """Routes that have not changed for this long are taken for BGP's last word."""
 
 MS_PER_S = 1000.0
-
-
-@dataclass(slots=True)
-class Report:
-    """A round in progress."""
-
-    started_unix_s: float
-    seconds: dict[str, float] = field(default_factory=dict)
-    fields: dict[str, object] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Measure the time that a part of the round takes."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = time.monotonic() - started
-
-
-OneRound = Callable[[Report], None]
 
 
 def run_rounds(
@@ -77,9 +54,10 @@ def run_rounds(
         except (OSError, RocelabError) as error:
             report.problems.append(str(error))
         except Exception as error:
-            # A bug in rocelab: paths stay as they are, and the log says so.
+            # A bug in rocelab or in a plug-in: paths stay as they are, and the log says so.
             traceback.print_exc()
-            report.problems.append(f"{type(error).__name__}: {error}")
+            named = plugin_error(error)
+            report.problems.append(named.message if named else f"{type(error).__name__}: {error}")
         log.write(_finished(report, reasons))
         if Reason.START in reasons:
             ready()
@@ -105,27 +83,15 @@ def _finished(report: Report, reasons: set[Reason]) -> Round:
 class TeRounds:
     """Rounds of scheme `te`: each flow published by running traffic gets its path."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        collector: Collector,
-        scheme: TeScheme,
-        demands: Path,
-        table: EntryTable,
-    ) -> None:
-        self._fabric = fabric
-        self._collector = collector
-        self._engine = scheme.engine
-        self._demands = demands
-        self._table = table
+    def __init__(self, lab: ControlledLab) -> None:
+        assert isinstance(lab.scheme, TeScheme)
+        self._lab = lab
+        self._engine = lab.scheme.engine
         self._known: tuple[Mapping[str, Fib], Sequence[Demand]] | None = None
         self._placed: tuple[FlowPlacement, float | None] | None = None
 
     def __call__(self, report: Report) -> None:
-        with report.part("collect"):
-            fibs = self._collector.fibs()
-            demands, problems = read_demands(self._fabric, self._demands)
-        report.problems += problems
+        fibs, demands = self._lab.collect(report)
         with report.part("engine"):
             placed, bound = self._place(fibs, demands)
             wanted = wanted_entries(placed)
@@ -135,22 +101,16 @@ class TeRounds:
             "overloaded": len(placed.overloaded),
             "max_utilisation": placed.max_utilisation,
             "lp_bound": bound,
-            "tiers": tier_use(self._fabric, placed.utilisation),
+            "tiers": tier_use(self._lab.fabric, placed.utilisation),
         }
-        with report.part("program"):
-            diff = program(self._table, wanted)
-        report.fields |= {
-            "changed": len(diff.changed),
-            "removed": len(diff.removed),
-            "total": len(wanted),
-        }
+        self._lab.program(wanted, report)
 
     def _place(
         self, fibs: Mapping[str, Fib], demands: Sequence[Demand]
     ) -> tuple[FlowPlacement, float | None]:
         """The placement, computed again only when the network or the demands have changed."""
         if self._placed is None or self._known != (fibs, demands):
-            self._placed = place(FibNetwork(self._fabric, fibs), demands, self._engine)
+            self._placed = place(FibNetwork(self._lab.fabric, fibs), demands, self._engine)
             self._known = (fibs, demands)
         return self._placed
 
@@ -183,9 +143,10 @@ def tier_use(fabric: Fabric, utilisation: Mapping[DirectedLink, float]) -> dict[
 class ResilientRounds:
     """Rounds of scheme `resilient`: groups over BGP's routes in every switch."""
 
-    def __init__(self, collector: Collector, scheme: ResilientScheme) -> None:
-        self._collector = collector
-        self._buckets = scheme.buckets
+    def __init__(self, lab: ControlledLab) -> None:
+        assert isinstance(lab.scheme, ResilientScheme)
+        self._collector = lab.collector
+        self._buckets = lab.scheme.buckets
         self._bgp: dict[str, tuple[tuple[KernelRoute, ...], float]] = {}
 
     def __call__(self, report: Report) -> None:

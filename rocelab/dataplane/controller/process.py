@@ -5,50 +5,49 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 from pydantic import TypeAdapter
 
 from rocelab.base import compiling
-from rocelab.base.errors import InputError
+from rocelab.base.errors import InputError, PluginError
+from rocelab.base.plugin_errors import plugins_named
 from rocelab.dataplane.controller.collector import Collector
-from rocelab.dataplane.controller.loop import ResilientRounds, TeRounds, run_rounds
+from rocelab.dataplane.controller.lab import ControlledLab, OneRound
+from rocelab.dataplane.controller.loop import run_rounds
 from rocelab.dataplane.controller.rounds import RoundLog
 from rocelab.dataplane.steering import Steering
 from rocelab.dataplane.steering.controller import ControllerFiles
 from rocelab.labfile.adopted import recorded_spec
-from rocelab.labfile.schemes.resilient import ResilientScheme
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
-from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux import background
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles, not_up, read_record
 
-ControllerScheme = TeScheme | ResilientScheme
-
 
 def run_controller(
-    fabric: Fabric, files: LabFiles, scheme: ControllerScheme, ready: Callable[[], None]
+    fabric: Fabric, files: LabFiles, scheme: SchemeSpec, ready: Callable[[], None]
 ) -> None:
-    """Run the lab's controller until killed; call `ready` when it is at work."""
+    """Run the lab's controller until killed; call `ready` when it is at work. Raises InputError for
+    a scheme without one."""
+    period_s = scheme.controller_period_s
+    if scheme.controller is None or period_s is None:
+        raise InputError(f"scheme {scheme.kind} needs no controller")
     controller = ControllerFiles(files)
     log = RoundLog(controller.rounds)
     netns_of = {node.name: files.netns_of(node.name) for node in fabric.switches}
+    module, name = scheme.controller.split(":")
     with Collector(netns_of, controller.demands) as collector:
-        rounds: TeRounds | ResilientRounds
-        if isinstance(scheme, TeScheme):
-            table = Steering(fabric, files)
-            rounds = TeRounds(fabric, collector, scheme, controller.demands, table)
-        else:
-            rounds = ResilientRounds(collector, scheme)
-        run_rounds(collector, rounds, scheme.controller_period_s, log, ready)
+        table = Steering(fabric, files)
+        lab = ControlledLab(fabric, scheme, collector, controller.demands, table)
+        one_round: OneRound = getattr(import_module(module), name)(lab)
+        run_rounds(collector, one_round, period_s, log, ready)
 
 
-def parse_scheme(text: str) -> ControllerScheme:
-    """A scheme from its JSON. Raises InputError for a scheme that needs no controller."""
-    scheme: object = TypeAdapter(SchemeSpec).validate_json(text)
-    if not isinstance(scheme, TeScheme | ResilientScheme):
-        raise InputError(f"scheme {text} needs no controller")
+def parse_scheme(text: str) -> SchemeSpec:
+    """A scheme from its JSON."""
+    scheme: SchemeSpec = TypeAdapter(SchemeSpec).validate_json(text)
     return scheme
 
 
@@ -62,8 +61,12 @@ def main() -> None:
     if record is None:
         raise not_up(lab)
     with background.serving(*found_by) as ready:
-        fabric = plan(recorded_spec(record.spec))
-        run_controller(fabric, LabFiles(lab), parse_scheme(scheme), ready)
+        fabric = plan(recorded_spec(record.spec, record.plugins))
+        try:
+            with plugins_named():
+                run_controller(fabric, LabFiles(lab), parse_scheme(scheme), ready)
+        except PluginError as error:
+            raise SystemExit(error.message) from error
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.fabrics.addressing import address_number, dotted
-from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Treatment
+from rocelab.labfile.schemes.base import ALL_FIELDS, Treatment
 from rocelab.linux import bpf
 from rocelab.planning.fabric import Fabric
 from rocelab.routes.steering import EntryKey, PinKey
@@ -66,9 +66,10 @@ class SteeringMaps(bpf.Pinned):
         treatment: Treatment,
         seed: int = 0,
         gap_ns: int = 0,
-        fields: Hashed = ALL_FIELDS,
+        fields: int = ALL_FIELDS,
     ) -> None:
-        """Set a switch's treatment from its next packet on; `gap_ns` is on the lab's clock."""
+        """Set a switch's treatment from its next packet on; `gap_ns` is on the lab's clock. fields:
+        what is hashed, or the parameter of a scheme's own hash."""
         key = _INDEX.pack(self._id_of[name])
         bpf.set_element(self._pinned["nodes"], key, _NODE.pack(treatment, seed, gap_ns, fields))
 

@@ -35,13 +35,16 @@ def pins_folder(files: LabFiles) -> Path:
     return bpf_folder(files) / "steering"
 
 
-def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -> None:
-    """Load the program, with room for `pins` pins, pin its maps and attach it to every port.
+def attach(
+    fabric: Fabric, files: LabFiles, pins: int, hashes: Path | None, progress: ProgressSink
+) -> None:
+    """Load the program, with room for `pins` pins and the `hashes` of a scheme, pin its maps and
+    attach it to every port.
 
     It does nothing until its map is set. Raises OSError (BpfError is one).
     """
     ids = node_ids(fabric)
-    file = bpf.compiled(SOURCE)
+    file = bpf.compiled(SOURCE, {} if hashes is None else {"HASHES": hashes})
     bpf.mount(bpf_folder(files))
     folder = pins_folder(files)
     nodes = len(fabric.nodes) + 1

@@ -8,11 +8,13 @@ element of a map, and before and after it the kernel's routes give the next hops
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from rocelab.base.doors import of_gone
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.files import replace_file
 from rocelab.base.interruption import shielded, undone
@@ -23,11 +25,11 @@ from rocelab.dataplane.steering.maps import NodeCounters, SteeringMaps, node_ids
 from rocelab.labfile.model import HashPolicy
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.scheme_spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR, SchemeSpec
 from rocelab.linux import probes, processes
 from rocelab.linux.bpf import BpfError
 from rocelab.planning.fabric import Fabric
-from rocelab.record import LabFiles, not_up
+from rocelab.record import LabFiles, not_up, read_record
 from rocelab.routes.steering import (
     EntryKey,
     SteeringModel,
@@ -38,11 +40,19 @@ _SCHEME: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)
 
 
 def read_scheme(files: LabFiles) -> SchemeSpec:
-    """The scheme that a lab runs; `ecmp` if none was ever set."""
+    """The scheme that a lab runs; `ecmp` if none was ever set. Raises InputError for one whose
+    package is gone or broken."""
     try:
-        return _SCHEME.validate_json(_scheme_file(files).read_text())
+        document = json.loads(_scheme_file(files).read_text())
     except FileNotFoundError:
         return EcmpScheme()
+    try:
+        return SCHEME_DOOR.find(document["kind"]).model_validate_json(json.dumps(document))
+    except InputError as error:
+        record = read_record(files.lab)
+        packages = of_gone(() if record is None else record.plugins)
+        hint = f"install its package again, or take the lab down: `rocelab down {files.lab}`"
+        raise InputError(f"lab {files.lab}: {error.message}{packages}", hint) from error
 
 
 def lacks_controller(files: LabFiles) -> bool:
@@ -157,11 +167,14 @@ class Steering:
 
     def _steer(self, before: SchemeSpec, scheme: SchemeSpec, progress: ProgressSink) -> None:
         pins = planned_pins(self._fabric)
+        if before.is_steered and before.program != scheme.program:
+            self._let_go(EcmpScheme(), progress)
+            before = EcmpScheme()
         if not before.is_steered:
             lacking = probes.missing(program.NEEDS)
             if lacking:
                 raise OSError(lacking)
-            program.attach(self._fabric, self._files, len(pins), progress)
+            program.attach(self._fabric, self._files, len(pins), scheme.program, progress)
         with self._maps() as maps:
             if Treatment.PINS in scheme.treatments:
                 maps.write_pins(pins)
@@ -169,7 +182,9 @@ class Steering:
             # Upper tiers first, so that no switch takes a lower one's new hash for its own.
             for node in sorted(self._fabric.switches, key=lambda node: -node.role.tier):
                 treatment = scheme.treatment(is_leaf=node.is_leaf)
-                maps.set_node(node.name, treatment, node.hash_seed, gap_ns, scheme.hashed)
+                is_own = treatment is Treatment.FUNCTION
+                fields = scheme.parameter if is_own else scheme.hashed
+                maps.set_node(node.name, treatment, node.hash_seed, gap_ns, fields)
             maps.reset_counters()
             if Treatment.PINS not in scheme.treatments:
                 maps.clear_pins()

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
+from rocelab.base.doors import plugins
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.files import make_folder
 from rocelab.base.interruption import shielded
@@ -244,6 +245,7 @@ def _record(
             version=version("rocelab"),
             spec=spec.model_dump(mode="json"),
             machine_netns=namespaces.inode_of(os.getpid()),
+            plugins=list(plugins()),
         ),
     )
 

@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rocelab.base.errors import InputError
@@ -31,8 +32,8 @@ class Treatment(IntEnum):
     OFF: the kernel's own hash. KERNEL: the same where another switch has given a packet one.
     HASH: of the header fields that the scheme's `hashed` names. FLOWLET: drawn, again after a pause
     of `gap_ns`. SPRAY: drawn for each packet of data. PINS: that of the uplink planned for the
-    destination. ENTRIES: a controller's. FUNCTION: that of the scheme's `hashes`, which no program
-    of a lab has.
+    destination. ENTRIES: a controller's. FUNCTION: that of the scheme's `hashes`, and in labs of
+    its `program`.
     """
 
     OFF = 0
@@ -104,6 +105,17 @@ class Scheme(SpecModel):
     """Whether a flow takes several paths, so that its packets arrive in any order."""
     unpredictable: ClassVar[Unpredictable | None] = None
     """None if tables and flows alone decide paths, or entries if it has them."""
+    program: ClassVar[Path | None] = None
+    """A file in C, which switches of labs run where the treatment is FUNCTION. It has
+
+        static __always_inline __u32 hashes(const struct packet *packet, __u32 seed,
+                                            __u64 parameter)
+
+    which gives a packet the hash of the method `hashes`; `struct packet` is that of
+    rocelab/dataplane/bpf/steer.bpf.c. None: no lab has the scheme."""
+    controller: ClassVar[str | None] = None
+    """The class of its controller's rounds, `module:name`, which takes a `ControlledLab`
+    (`rocelab.dataplane.controller.lab`). Only the process of a lab's controller loads it."""
 
     kind: str
 
@@ -127,6 +139,11 @@ class Scheme(SpecModel):
         raise NotImplementedError
 
     @property
+    def parameter(self) -> int:
+        """What `program` gets of the scheme's keys: 64 bits."""
+        return 0
+
+    @property
     def has_entries(self) -> bool:
         """Whether a controller tells switches the next hop of each flow."""
         return Treatment.ENTRIES in self.treatments
@@ -139,12 +156,20 @@ class Scheme(SpecModel):
     @property
     def controller_period_s(self) -> float | None:
         """Seconds between rounds of its controller without events, None without a controller."""
-        return None
+        return None if self.controller is None else 1.0
 
     def check_lab(self) -> None:
         """Raise InputError for a scheme that no lab has."""
-        if Treatment.FUNCTION in self.treatments:
+        if Treatment.FUNCTION in self.treatments and self.program is None:
             raise InputError(
                 f"scheme {self.kind} has no program for a lab",
                 "it can be predicted and simulated",
+            )
+
+    def check_simulation(self) -> None:
+        """Raise InputError for a scheme that no simulation has."""
+        if self.has_entries:
+            raise InputError(
+                f"what the controller of scheme {self.kind} decides is not simulated",
+                "measure it in a lab, with `rocelab compare`",
             )

@@ -27,11 +27,8 @@ class ResilientScheme(Scheme):
             "with `rocelab compare`",
         ),
     )
+    controller = "rocelab.dataplane.controller.loop:ResilientRounds"
     kind: Annotated[Literal["resilient"], Field(description="the scheme")]
     buckets: Annotated[
         int, Field(ge=8, le=4096, description="buckets that flows are hashed over, per group")
     ] = 128
-
-    @property
-    def controller_period_s(self) -> float:
-        return 1.0  # only lost events wait for it

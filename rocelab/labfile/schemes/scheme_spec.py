@@ -8,11 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rocelab.base.kinds import any_of, in_order, model_door
+from rocelab.base.doors import Door
+from rocelab.base.kinds import any_of, in_order, kind_model
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.schemes.base import Scheme
 
-SCHEME_DOOR = model_door("rocelab.schemes", "scheme", Scheme)
+
+def _scheme(name: str, found: object) -> type[Scheme]:
+    scheme = kind_model(name, found, Scheme)
+    if scheme.controller is not None and scheme.unpredictable is None:
+        raise TypeError(f"{scheme.__name__} has a controller, and lacks unpredictable")
+    return scheme
+
+
+SCHEME_DOOR = Door("rocelab.schemes", "scheme", _scheme)
 
 if TYPE_CHECKING:
     SchemeSpec = Scheme

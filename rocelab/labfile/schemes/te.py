@@ -32,6 +32,7 @@ class TeScheme(Scheme):
         ),
         ("these flows have no paths yet", "measure it with `rocelab compare`"),
     )
+    controller = "rocelab.dataplane.controller.loop:TeRounds"
     kind: Annotated[Literal["te"], Field(description="the scheme")]
     engine: Annotated[
         TeEngine,
@@ -55,3 +56,6 @@ class TeScheme(Scheme):
     @property
     def controller_period_s(self) -> float:
         return self.period / SECOND
+
+    def check_simulation(self) -> None:
+        """Simulations place flows with the same engines."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from rocelab.base.arrays import Floats
-from rocelab.base.errors import InputError
+from rocelab.base.errors import PluginError
 from rocelab.jobs.congestion import CONTROLS, CongestionSpec
 from rocelab.sim.packets.compiling import compile_for, joined
 
@@ -120,7 +120,7 @@ def rule_of(chosen: CongestionSpec, line_bps: float) -> list[float]:
     """The rule of a job's congestion control for NICs of a rate. Raises InputError for a control
     that cannot be used."""
     if chosen.kind in _REFUSED:
-        raise InputError(
+        raise PluginError(
             f"congestion control {chosen.kind} of {CONTROLS.origin(chosen.kind)} cannot be "
             f"simulated: {_REFUSED[chosen.kind]}",
             "fix or uninstall that package",

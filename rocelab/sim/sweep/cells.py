@@ -98,10 +98,11 @@ def digest_of(inputs: Inputs, named: bytes = b"") -> str:
 
 
 def _named_by(job: SimulatedJob) -> bytes:
-    """The content of the file of flows that a job names; empty if there is none to read, which the
-    cell then says."""
+    """The content of the files of a job's workload; empty if one cannot be read, which the cell
+    then says."""
+    files = () if job.workload is None else job.workload.digested
     try:
-        return b"" if job.flows is None else read_input(Path(job.flows.file))
+        return b"".join(map(read_input, files))
     except OSError:
         return b""
 

@@ -25,6 +25,7 @@ from types import FrameType
 from rocelab.base.errors import RocelabError
 from rocelab.base.interruption import undone
 from rocelab.base.outputs import Folder
+from rocelab.base.plugin_errors import plugin_error
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.report.renderers.page import html
 from rocelab.sim.sweep.cells import WARNINGS, Figures, Inputs, SweepCell, cells_of, run_cell
@@ -167,7 +168,8 @@ def attempt(function: CellFunction, inputs: Inputs) -> Attempt:
     except RocelabError as refused:
         error = refused.message
     except Exception as raised:
-        error = f"{type(raised).__name__}: {raised}"
+        named = plugin_error(raised)
+        error = named.message if named else f"{type(raised).__name__}: {raised}"
     peak = _peak_memory_bytes() if watches_memory else None
     return figures, error, time.perf_counter() - begin, peak
 

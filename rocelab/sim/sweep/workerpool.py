@@ -22,6 +22,7 @@ from typing import ParamSpec, TypeVar, cast
 from rocelab.base.errors import MachineError
 from rocelab.base.extras import missing
 from rocelab.base.interpreter import safe_path
+from rocelab.base.plugin_errors import plugin_error
 from rocelab.sim.sweep.cells import tool_version
 
 CONNECT_S = 10.0
@@ -140,7 +141,7 @@ def _work(connection: Connection) -> None:
         try:
             connection.send((True, function(*arguments, **keywords)))
         except Exception as error:
-            connection.send((False, error))
+            connection.send((False, plugin_error(error) or error))  # its traceback stays here
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.fabrics.door import KINDS
-from tests.helpers.plugin import PLUGINS, ROOT, commanded, installed, ran
+from tests.helpers.plugin import PLUGINS, ROOT, PluginEnvironment
 
 POINTS = {"fabrics:super-spine": "lab_fabrics:SuperSpineSpec"}
 LAB = "name: pods\nfabric: {kind: super-spine, pods: 2, leaves: 2, servers: 2, per_plane: 2}\n"
@@ -76,15 +76,15 @@ from rocelab.labfile.adopted import recorded_spec
 try:
     recorded_spec({"name": "pods", "fabric": {"kind": "super-spine", "pods": 2}})
 except ValueError as error:
-    print(error)
+    print(error.message)
 """
 BROKEN = {"fabrics:super-spine": "lab_fabrics:SuperSpineSpec", "fabrics:torus": "lab_fabrics:Torus"}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def there(tmp_path: Path) -> PluginEnvironment:
     (tmp_path / "pods.yaml").write_text(LAB)
-    return installed(tmp_path, "lab_fabrics", POINTS)
+    return PluginEnvironment.with_package(tmp_path, "lab_fabrics", POINTS)
 
 
 def test_the_page_shows_the_package() -> None:
@@ -94,8 +94,8 @@ def test_the_page_shows_the_package() -> None:
     assert len(code.splitlines()) < 80
 
 
-def test_it_is_planned_drawn_routed_and_simulated(folder: Path) -> None:
-    done = ran(folder, PROGRAM)
+def test_it_is_planned_drawn_routed_and_simulated(there: PluginEnvironment) -> None:
+    done = there.run(PROGRAM)
     assert not done.returncode, done.stderr
     assert json.loads(done.stdout) == {
         "nodes": 20,
@@ -115,39 +115,43 @@ def test_it_is_planned_drawn_routed_and_simulated(folder: Path) -> None:
     }
 
 
-def test_mistakes_in_its_keys_are_named_with_their_line(folder: Path) -> None:
-    (folder / "pods.yaml").write_text("name: pods\nfabric:\n  kind: super-spine\n  leafs: 2\n")
-    done = commanded(folder, "plan", "pods.yaml")
+def test_mistakes_in_its_keys_are_named_with_their_line(there: PluginEnvironment) -> None:
+    (there.folder / "pods.yaml").write_text(
+        "name: pods\nfabric:\n  kind: super-spine\n  leafs: 2\n"
+    )
+    done = there.rocelab("plan", "pods.yaml")
     assert done.returncode == 2
     assert "pods.yaml:4: fabric.leafs: unknown key\n  hint: did you mean leaves?" in done.stderr
 
 
-def test_a_kind_is_suggested_for_a_word_like_it(folder: Path) -> None:
-    (folder / "pods.yaml").write_text("name: pods\nfabric: {kind: superspine}\n")
-    done = commanded(folder, "plan", "pods.yaml")
+def test_a_kind_is_suggested_for_a_word_like_it(there: PluginEnvironment) -> None:
+    (there.folder / "pods.yaml").write_text("name: pods\nfabric: {kind: superspine}\n")
+    done = there.rocelab("plan", "pods.yaml")
     assert "expected clos, fat-tree, hpn, rail or super-spine, got 'superspine'" in done.stderr
     assert "did you mean super-spine?" in done.stderr
 
 
 def test_one_that_cannot_be_loaded_keeps_nobody_from_the_others(tmp_path: Path) -> None:
-    folder = installed(tmp_path, "lab_fabrics", BROKEN)
-    (folder / "pods.yaml").write_text(LAB)
-    (folder / "torus.yaml").write_text("name: torus\nfabric: {kind: torus}\n")
-    assert commanded(folder, "plan", "pods.yaml").returncode == 0
-    done = commanded(folder, "plan", "torus.yaml")
+    there = PluginEnvironment.with_package(tmp_path, "lab_fabrics", BROKEN)
+    (there.folder / "pods.yaml").write_text(LAB)
+    (there.folder / "torus.yaml").write_text("name: torus\nfabric: {kind: torus}\n")
+    assert there.rocelab("plan", "pods.yaml").returncode == 0
+    done = there.rocelab("plan", "torus.yaml")
     assert done.returncode == 2
-    assert "torus.yaml:2: fabric: kind of fabric torus of lab_fabrics 1.2 cannot be" in done.stderr
+    assert "torus.yaml:2: fabric: kind of fabric torus of lab-fabrics 1.2 cannot be" in done.stderr
 
 
-def test_a_layout_that_breaks_a_rule_is_refused_by_the_kinds_name(folder: Path) -> None:
-    module = folder / "lab_fabrics/__init__.py"
+def test_a_layout_that_breaks_a_rule_is_refused_by_the_kinds_name(there: PluginEnvironment) -> None:
+    module = there.site / "lab_fabrics/__init__.py"
     module.write_text(module.read_text().replace('node_name("leaf", index, f"p{pod}")', '"leaf"'))
-    done = commanded(folder, "plan", "pods.yaml")
+    done = there.rocelab("plan", "pods.yaml")
     assert done.returncode == 2
-    assert "kind of fabric super-spine of lab_fabrics 1.2" in done.stderr
+    assert "kind of fabric super-spine of lab-fabrics 1.2" in done.stderr
     assert "4 nodes have the name leaf" in done.stderr
 
 
 def test_a_record_of_a_kind_that_is_gone_says_so(tmp_path: Path) -> None:
-    assert ran(tmp_path, GONE).stdout == "there is no kind of fabric 'super-spine'\n"
+    assert (
+        PluginEnvironment(tmp_path).run(GONE).stdout == "there is no kind of fabric 'super-spine'\n"
+    )
     assert "super-spine" not in KINDS.names

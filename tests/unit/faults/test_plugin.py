@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.plugin_environment import PluginEnvironment
+from tests.helpers.plugin import FAULTS, PluginEnvironment
 
 DRILL = """\
 name: digging
@@ -75,7 +75,7 @@ print_document(difference_document(difference(path, path)), Console(width=200))
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     environment = PluginEnvironment(tmp_path_factory.mktemp("environment"))
-    environment.install()
+    environment.install("lab_faults", FAULTS)
     return environment
 
 
@@ -135,13 +135,13 @@ def test_doctor_says_what_a_package_adds_and_why_the_rest_is_refused(
 
 def test_figures_of_a_package_are_reported_compared_and_shown_without_it(tmp_path: Path) -> None:
     environment = PluginEnvironment(tmp_path / "environment")
-    environment.install()
+    environment.install("lab_faults", FAULTS)
     with_it = environment.run(REPORTS, "write", cwd=tmp_path)
     assert with_it.stderr == ""
     assert re.search("Flows +24 ", with_it.stdout)
     assert 'name="flows_sent &gt; 100"' in with_it.stdout
     assert re.search("Flows +same ", with_it.stdout)
-    environment.uninstall()
+    environment.uninstall("lab_faults")
     without = environment.run(REPORTS, "read", cwd=tmp_path)
     assert without.stderr == ""
     assert re.search("flows_sent +> 100 +24 .unit unknown. ", without.stdout)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.plugin import commanded, installed, ran
+from tests.helpers.plugin import PluginEnvironment
 
 POINTS = {"jobs.patterns:halo": "lab_halo:Halo"}
 PLANNED = """
@@ -31,12 +31,14 @@ JOB = ("--pattern", "halo", "--ranks", "4", "--size", "1MB", "--json")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return installed(tmp_path, "lab_halo", POINTS)
+def there(tmp_path: Path) -> PluginEnvironment:
+    return PluginEnvironment.with_package(tmp_path, "lab_halo", POINTS)
 
 
-def test_its_sends_are_those_of_labs_and_merged_those_of_large_simulations(folder: Path) -> None:
-    done = ran(folder, PLANNED)
+def test_its_sends_are_those_of_labs_and_merged_those_of_large_simulations(
+    there: PluginEnvironment,
+) -> None:
+    done = there.run(PLANNED)
     assert not done.returncode, done.stderr
     sends, columns, counts, factor, name, patterns = json.loads(done.stdout)
     ways = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
@@ -48,39 +50,39 @@ def test_its_sends_are_those_of_labs_and_merged_those_of_large_simulations(folde
     assert patterns[0] == "allreduce"
 
 
-def test_files_and_options_name_it(folder: Path) -> None:
-    (folder / "jobs.yaml").write_text(JOBS)
-    by_file = commanded(
-        folder, "simulate", "tiny", "--job", "jobs.yaml", "--json", NUMBA_DISABLE_JIT="1"
+def test_files_and_options_name_it(there: PluginEnvironment) -> None:
+    (there.folder / "jobs.yaml").write_text(JOBS)
+    by_file = there.rocelab(
+        "simulate", "tiny", "--job", "jobs.yaml", "--json", NUMBA_DISABLE_JIT="1"
     )
-    by_options = commanded(folder, "simulate", "tiny", *JOB, NUMBA_DISABLE_JIT="1")
+    by_options = there.rocelab("simulate", "tiny", *JOB, NUMBA_DISABLE_JIT="1")
     assert by_file.returncode == by_options.returncode == 0, by_file.stderr + by_options.stderr
     times = [
         json.loads(process.stdout)["jobs"][0]["iterations_ns"] for process in (by_file, by_options)
     ]
     assert times[0] == times[1]
-    predicted = commanded(folder, "predict", "tiny", *JOB)
+    predicted = there.rocelab("predict", "tiny", *JOB)
     assert json.loads(predicted.stdout)["flows"] == 6, predicted.stderr
 
 
-def test_a_key_that_means_nothing_for_it_is_refused(folder: Path) -> None:
-    (folder / "jobs.yaml").write_text(JOBS.replace("size:", "root: 1, size:"))
-    wrong = commanded(folder, "simulate", "tiny", "--job", "jobs.yaml")
+def test_a_key_that_means_nothing_for_it_is_refused(there: PluginEnvironment) -> None:
+    (there.folder / "jobs.yaml").write_text(JOBS.replace("size:", "root: 1, size:"))
+    wrong = there.rocelab("simulate", "tiny", "--job", "jobs.yaml")
     assert wrong.returncode == 2
     assert "root means nothing for halo" in wrong.stderr
 
 
-def test_sends_that_no_lab_can_send_are_refused(folder: Path) -> None:
-    module = folder / "lab_halo/__init__.py"
+def test_sends_that_no_lab_can_send_are_refused(there: PluginEnvironment) -> None:
+    module = there.site / "lab_halo/__init__.py"
     module.write_text(module.read_text().replace("destination, call.size_bytes", "destination, 0"))
-    wrong = commanded(folder, "predict", "tiny", *JOB)
+    wrong = there.rocelab("predict", "tiny", *JOB)
     assert wrong.returncode == 2
-    assert "pattern halo of lab_halo 1.2 plans Send(id=0, source=0, destination=1" in wrong.stderr
+    assert "pattern halo of lab-halo 1.2 plans Send(id=0, source=0, destination=1" in wrong.stderr
 
 
-def test_one_that_is_broken_is_named(folder: Path) -> None:
-    module = folder / "lab_halo/__init__.py"
+def test_one_that_is_broken_is_named(there: PluginEnvironment) -> None:
+    module = there.site / "lab_halo/__init__.py"
     module.write_text(module.read_text().replace("class Halo", "class Halos"))
-    broken = commanded(folder, "predict", "tiny", *JOB)
+    broken = there.rocelab("predict", "tiny", *JOB)
     assert broken.returncode == 2
-    assert "pattern halo of lab_halo 1.2 cannot be used: AttributeError" in broken.stderr
+    assert "pattern halo of lab-halo 1.2 cannot be used: AttributeError" in broken.stderr

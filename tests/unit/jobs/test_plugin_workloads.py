@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.plugin import commanded, installed, ran
+from tests.helpers.plugin import PluginEnvironment
 
 POINTS = {"jobs.workloads:pulse": "lab_pulse:PulseSpec"}
 JOBS = """
@@ -28,43 +28,43 @@ print(job.kind, job.ranks)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = installed(tmp_path, "lab_pulse", POINTS)
-    (folder / "jobs.yaml").write_text(JOBS)
-    return folder
+def there(tmp_path: Path) -> PluginEnvironment:
+    there = PluginEnvironment.with_package(tmp_path, "lab_pulse", POINTS)
+    (there.folder / "jobs.yaml").write_text(JOBS)
+    return there
 
 
-def simulate(folder: Path) -> tuple[int, str, str]:
+def simulate(there: PluginEnvironment) -> tuple[int, str, str]:
     options = ("--job", "jobs.yaml", "--json")
-    done = commanded(folder, "simulate", "tiny", *options, NUMBA_DISABLE_JIT="1")
+    done = there.rocelab("simulate", "tiny", *options, NUMBA_DISABLE_JIT="1")
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_job_file_has_a_block_for_it(folder: Path) -> None:
-    code, said, problem = simulate(folder)
+def test_a_job_file_has_a_block_for_it(there: PluginEnvironment) -> None:
+    code, said, problem = simulate(there)
     assert code == 0, problem
     times_ns = json.loads(said)["jobs"][0]["iterations_ns"]
     assert len(times_ns) == 3
     assert all(2e6 < time_ns < 4e6 for time_ns in times_ns)
-    assert ran(folder, AS_JSON).stdout == "pulse 4\n"
+    assert there.run(AS_JSON).stdout == "pulse 4\n"
 
 
-def test_its_keys_are_checked_as_ours(folder: Path) -> None:
-    (folder / "jobs.yaml").write_text(JOBS.replace("ranks: 4", "ranks: 1"))
-    code, _, problem = simulate(folder)
+def test_its_keys_are_checked_as_ours(there: PluginEnvironment) -> None:
+    (there.folder / "jobs.yaml").write_text(JOBS.replace("ranks: 4", "ranks: 1"))
+    code, _, problem = simulate(there)
     assert code == 2
     assert "jobs.yaml:5: jobs[0].pulse.ranks" in problem
-    (folder / "jobs.yaml").write_text(JOBS.replace("pulse:", "pulze:"))
-    assert "did you mean pulse?" in simulate(folder)[2]
+    (there.folder / "jobs.yaml").write_text(JOBS.replace("pulse:", "pulze:"))
+    assert "did you mean pulse?" in simulate(there)[2]
 
 
-def test_a_workload_says_itself_whether_it_may_send_nothing(folder: Path) -> None:
-    module = folder / "lab_pulse/__init__.py"
+def test_a_workload_says_itself_whether_it_may_send_nothing(there: PluginEnvironment) -> None:
+    module = there.site / "lab_pulse/__init__.py"
     text = module.read_text().replace("sends=sends", "sends=None")
     module.write_text(text)
-    code, _, problem = simulate(folder)
+    code, _, problem = simulate(there)
     assert (code, "sends no byte from one rank to another" in problem) == (2, True)
     module.write_text(text.replace("    peers = 1", "    peers = 1\n    may_send_nothing = True"))
-    code, said, problem = simulate(folder)
+    code, said, problem = simulate(there)
     assert code == 0, problem
     assert json.loads(said)["jobs"][0]["iterations_ns"] == [2_000_000.0] * 3

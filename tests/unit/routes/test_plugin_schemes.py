@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.plugin import commanded, installed, ran
+from tests.helpers.plugin import PluginEnvironment
 
 POINTS = {
     "schemes:chosen-fields": "lab_hashing:ChosenFieldsScheme",
     "schemes:modulo": "lab_hashing:ModuloScheme",
+    "schemes:turns": "lab_hashing:TurnsScheme",
+    "schemes:first-way": "lab_hashing:FirstWayScheme",
 }
 JOB = ("--pattern", "alltoall", "--ranks", "8", "--size", "4MB", "--qps", "4")
 EACH_ALONE_AND_ALL_AT_ONCE = """
@@ -43,61 +45,87 @@ scheme: {kind: modulo, ways: 4}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return installed(tmp_path, "lab_hashing", POINTS)
+def there(tmp_path: Path) -> PluginEnvironment:
+    return PluginEnvironment.with_package(tmp_path, "lab_hashing", POINTS)
 
 
-def test_flows_led_at_once_take_the_links_that_each_takes_alone(folder: Path) -> None:
-    done = ran(folder, EACH_ALONE_AND_ALL_AT_ONCE)
+def test_flows_led_at_once_take_the_links_that_each_takes_alone(there: PluginEnvironment) -> None:
+    done = there.run(EACH_ALONE_AND_ALL_AT_ONCE)
     assert done.stdout == "3\n", done.stderr
 
 
-def test_a_lab_file_and_options_name_them(folder: Path) -> None:
-    (folder / "turns.yaml").write_text(LAB)
+def test_a_lab_file_and_options_name_them(there: PluginEnvironment) -> None:
+    (there.folder / "turns.yaml").write_text(LAB)
     asked = ("predict", "turns.yaml", *JOB, "--json")
     predicted = [
-        commanded(folder, *asked, *options)
+        there.rocelab(*asked, *options)
         for options in ((), ("--scheme", "chosen-fields"), ("--scheme", "ecmp"))
     ]
     assert [process.returncode for process in predicted] == [0, 0, 0], predicted[0].stderr
     loads = [json.dumps(json.loads(process.stdout)["links"]) for process in predicted]
     assert len(set(loads)) == 3
-    simulated = commanded(folder, "simulate", "turns.yaml", *JOB, "--json", NUMBA_DISABLE_JIT="1")
+    simulated = there.rocelab("simulate", "turns.yaml", *JOB, "--json", NUMBA_DISABLE_JIT="1")
     assert not simulated.returncode, simulated.stderr
 
 
-def test_their_keys_and_names_are_checked_as_ours(folder: Path) -> None:
-    (folder / "turns.yaml").write_text(LAB.replace("ways: 4", "ways: 0"))
-    wrong = commanded(folder, "plan", "turns.yaml")
+def test_their_keys_and_names_are_checked_as_ours(there: PluginEnvironment) -> None:
+    (there.folder / "turns.yaml").write_text(LAB.replace("ways: 4", "ways: 0"))
+    wrong = there.rocelab("plan", "turns.yaml")
     assert "turns.yaml:4: scheme.ways: expected a whole number from 1 to 256" in wrong.stderr
-    (folder / "turns.yaml").write_text(LAB.replace("modulo", "modula"))
-    unknown = commanded(folder, "plan", "turns.yaml")
+    (there.folder / "turns.yaml").write_text(LAB.replace("modulo", "modula"))
+    unknown = there.rocelab("plan", "turns.yaml")
     assert "did you mean modulo?" in unknown.stderr
 
 
-def test_a_scheme_without_a_program_is_refused_where_a_lab_would_have_it(folder: Path) -> None:
+def test_a_scheme_without_a_program_is_refused_where_a_lab_would_have_it(
+    there: PluginEnvironment,
+) -> None:
     program = """
 from rocelab.base.errors import InputError
 from rocelab.labfile.schemes.scheme_spec import scheme_of
-scheme_of("chosen-fields").check_lab()
+for kind in ("chosen-fields", "turns", "first-way"):
+    scheme_of(kind).check_lab()
 try:
     scheme_of("modulo").check_lab()
 except InputError as error:
     print(error.message)
 """
-    done = ran(folder, program)
+    done = there.run(program)
     assert done.stdout == "scheme modulo has no program for a lab\n", done.stderr
 
 
-def test_a_lab_s_schema_has_them(folder: Path) -> None:
-    schema = json.loads(commanded(folder, "schema").stdout)
+def test_a_lab_s_schema_has_them(there: PluginEnvironment) -> None:
+    schema = json.loads(there.rocelab("schema").stdout)
     assert {"chosen-fields", "modulo"} <= set(schema["properties"]["scheme"]["anyOf"][0]["enum"])
 
 
-def test_one_that_is_broken_is_named(folder: Path) -> None:
-    module = folder / "lab_hashing/__init__.py"
+def test_one_that_is_broken_is_named(there: PluginEnvironment) -> None:
+    module = there.site / "lab_hashing/__init__.py"
     module.write_text(module.read_text().replace('Literal["modulo"]', 'Literal["module"]'))
-    (folder / "turns.yaml").write_text(LAB)
-    refused = commanded(folder, "plan", "turns.yaml")
-    assert "scheme modulo of lab_hashing 1.2 cannot be used" in refused.stderr
+    (there.folder / "turns.yaml").write_text(LAB)
+    refused = there.rocelab("plan", "turns.yaml")
+    assert "scheme modulo of lab-hashing 1.2 cannot be used" in refused.stderr
     assert 'expected its key kind to be Literal["modulo"]' in refused.stderr
+
+
+def test_what_a_controller_of_a_package_does_is_neither_predicted_nor_simulated(
+    there: PluginEnvironment,
+) -> None:
+    (there.folder / "turns.yaml").write_text(LAB.replace("{kind: modulo, ways: 4}", "first-way"))
+    for command, reason in (
+        ("predict", "a controller places flows while the lab runs: loads cannot be predicted"),
+        ("simulate", "what the controller of scheme first-way decides is not simulated"),
+    ):
+        refused = there.rocelab(command, "turns.yaml", *JOB)
+        assert refused.returncode == 2
+        assert reason in refused.stderr
+
+
+def test_a_controller_whose_paths_are_called_predictable_is_refused(
+    there: PluginEnvironment,
+) -> None:
+    module = there.site / "lab_hashing/__init__.py"
+    module.write_text(module.read_text().replace("    unpredictable = drawn", "    _ = drawn"))
+    (there.folder / "turns.yaml").write_text(LAB.replace("{kind: modulo, ways: 4}", "first-way"))
+    refused = there.rocelab("plan", "turns.yaml")
+    assert "has a controller, and lacks unpredictable" in refused.stderr

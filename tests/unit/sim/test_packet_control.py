@@ -9,7 +9,7 @@ import pytest
 
 from rocelab.jobs.transport import TransportSpec
 from tests.helpers.long import mostly_long
-from tests.helpers.plugin import commanded, installed, ran
+from tests.helpers.plugin import PluginEnvironment
 from tests.unit.sim.packet_runs import ACK_PS, FULL_PS, LATENCY_PS
 
 PACKETS = 50
@@ -44,8 +44,8 @@ jobs:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return installed(tmp_path, "lab_pacing", POINTS)
+def there(tmp_path: Path) -> PluginEnvironment:
+    return PluginEnvironment.with_package(tmp_path, "lab_pacing", POINTS)
 
 
 def end_ps(part: int) -> int:
@@ -53,34 +53,36 @@ def end_ps(part: int) -> int:
 
 
 @pytest.mark.parametrize("interpreted", mostly_long(["0", "1"], ["1"]))
-def test_a_control_of_a_plug_in_runs_beside_dcqcn(folder: Path, interpreted: str) -> None:
-    cache = str(folder / "cache")
-    done = ran(folder, BESIDE_DCQCN, NUMBA_DISABLE_JIT=interpreted, NUMBA_CACHE_DIR=cache)
+def test_a_control_of_a_plug_in_runs_beside_dcqcn(
+    there: PluginEnvironment, interpreted: str
+) -> None:
+    cache = str(there.folder / "cache")
+    done = there.run(BESIDE_DCQCN, NUMBA_DISABLE_JIT=interpreted, NUMBA_CACHE_DIR=cache)
     assert not done.returncode, done.stderr
     (quarter, half, dcqcn), cnps = json.loads(done.stdout)
     assert end_ps(4) < quarter < end_ps(4) + 2 * ACK_PS, "the last ACK waits for a CNP"
     assert end_ps(2) < half < end_ps(2) + 2 * ACK_PS
     assert cnps == [PACKETS, PACKETS, 1]
-    alone = ran(folder, DCQCN_ALONE, NUMBA_DISABLE_JIT="1")
+    alone = there.run(DCQCN_ALONE, NUMBA_DISABLE_JIT="1")
     assert json.loads(alone.stdout)[0] == [dcqcn] * 3
 
 
-def test_a_job_file_names_it_with_its_parameters(folder: Path) -> None:
-    (folder / "jobs.yaml").write_text(JOBS)
+def test_a_job_file_names_it_with_its_parameters(there: PluginEnvironment) -> None:
+    (there.folder / "jobs.yaml").write_text(JOBS)
     options = ("--job", "jobs.yaml", "--engine", "packets", "--json")
-    done = commanded(folder, "simulate", "two-leaves", *options, NUMBA_DISABLE_JIT="1")
+    done = there.rocelab("simulate", "two-leaves", *options, NUMBA_DISABLE_JIT="1")
     assert not done.returncode, done.stderr
     slow, quick = (job["iterations_ns"][0] for job in json.loads(done.stdout)["jobs"])
     assert 6 < slow / quick < 8, "of eight, less what a way takes"
 
 
-def test_its_parameters_are_checked_as_ours(folder: Path) -> None:
-    (folder / "jobs.yaml").write_text(JOBS.replace("part: 8", "part: 0"))
-    wrong = commanded(folder, "simulate", "two-leaves", "--job", "jobs.yaml")
+def test_its_parameters_are_checked_as_ours(there: PluginEnvironment) -> None:
+    (there.folder / "jobs.yaml").write_text(JOBS.replace("part: 8", "part: 0"))
+    wrong = there.rocelab("simulate", "two-leaves", "--job", "jobs.yaml")
     assert wrong.returncode == 2
     assert "jobs.yaml:5: jobs[0].collective.transport.congestion.part" in wrong.stderr
-    (folder / "jobs.yaml").write_text(JOBS.replace("paced", "pased"))
-    unknown = commanded(folder, "simulate", "two-leaves", "--job", "jobs.yaml")
+    (there.folder / "jobs.yaml").write_text(JOBS.replace("paced", "pased"))
+    unknown = there.rocelab("simulate", "two-leaves", "--job", "jobs.yaml")
     assert "did you mean paced?" in unknown.stderr
 
 
@@ -96,9 +98,9 @@ def test_its_parameters_are_checked_as_ours(folder: Path) -> None:
     ],
 )
 def test_one_that_does_not_compile_is_named_and_keeps_dcqcn_from_nobody(
-    folder: Path, mistake: tuple[str, str], reason: str
+    there: PluginEnvironment, mistake: tuple[str, str], reason: str
 ) -> None:
-    sender = folder / "lab_pacing/sender.py"
+    sender = there.site / "lab_pacing/sender.py"
     sender.write_text(sender.read_text().replace(*mistake))
     program = """
 from rocelab.base.errors import InputError
@@ -111,9 +113,11 @@ except InputError as error:
     print(error.message)
 """
     disabled = str(int(reason != "TypingError"))
-    done = ran(folder, program, NUMBA_CACHE_DIR=str(folder / "cache"), NUMBA_DISABLE_JIT=disabled)
+    done = there.run(
+        program, NUMBA_CACHE_DIR=str(there.folder / "cache"), NUMBA_DISABLE_JIT=disabled
+    )
     assert done.stdout.startswith(
-        f"16\ncongestion control paced of lab_pacing 1.2 cannot be simulated: {reason}"
+        f"16\ncongestion control paced of lab-pacing 1.2 cannot be simulated: {reason}"
     ), done.stderr
 
 

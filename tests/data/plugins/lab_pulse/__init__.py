@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rocelab.base.units import DurationNs, SizeBytes
 from rocelab.jobs.workload import Sends, Step, Workload
-from rocelab.jobs.workloads import WorkloadSpec
+from rocelab.jobs.workloads import JobPlace, WorkloadSpec
 
 
 class PulseSpec(WorkloadSpec):
@@ -20,7 +20,7 @@ class PulseSpec(WorkloadSpec):
     size: Annotated[SizeBytes, Field(ge=1, description="what each sends")]
     compute: Annotated[DurationNs, Field(ge=0, description="before it sends")] = 0
 
-    def workload(self, iterations: int) -> Workload:
+    def workload(self, place: JobPlace) -> Workload:
         rank = np.arange(self.ranks, dtype=np.int32)
         size = np.full(self.ranks, self.size, np.int64)
         sends = Sends(rank, np.roll(rank, -1), size)
@@ -32,6 +32,6 @@ class PulseSpec(WorkloadSpec):
                 sends=sends,
                 iteration=number,
             )
-            for number in range(iterations)
+            for number in range(place.iterations)
         ]
         return Workload(self.ranks, tuple(steps))
