@@ -151,7 +151,7 @@ def down(
     from rocelab.record import recorded_labs
 
     if every == (lab is not None):
-        raise InputError("name a lab, or use --all", hint="`rocelab list` says what there is")
+        raise InputError("name a lab, or use --all", hint="`rocelab list` shows the labs")
     need_root("taking a lab down")
     failure: RocelabError | None = None
     if every and not (yes or _is_agreed()):
@@ -326,9 +326,9 @@ def _print_lossless(lossless: LosslessOverview) -> None:
         if len(took_part) > _SHOWN_SWITCHES:
             say(f"and {len(took_part) - _SHOWN_SWITCHES} more ports and classes: see --json")
     elif lossless.works:
-        say("lossless classes: nothing was paused yet")
+        say("lossless classes: no pauses so far")
     if not lossless.is_alive:
-        say("lossless classes: the PFC process does not run, so nothing is paused any more")
+        say("lossless classes: the PFC process does not run, so nothing is paused")
     if lossless.problem is not None:
         say(f"lossless classes: {lossless.problem}")
 

@@ -39,7 +39,7 @@ def predicted_paths(report: JobReport) -> tuple[FlowPaths, ...]:
     if not report.fabric.numbered:
         raise InputError(
             "links are unnumbered: the order of next hops is not planned",
-            hint="take a lab with `routing.numbering: numbered`",
+            hint="use a lab with `routing.numbering: numbered`",
         )
     nics = [reference(rank.nic) for rank in report.ranks]
     rows = []

@@ -217,7 +217,7 @@ class PhaseBody(SpecModel):
         if self.jobs and of_probes:
             raise RefusedError(
                 f"{of_probes[0]} is of probes, and the phase runs jobs",
-                "give probes a phase of their own",
+                "give probes their own phase",
                 keys=of_probes[:1],
             )
         if not self.jobs and of_jobs:

@@ -178,7 +178,7 @@ def _unanswered(switch: str, error: OSError) -> MachineError:
     if isinstance(error, UnreadableAnswerError):
         return MachineError(
             str(error),
-            "`rocelab vtysh` shows what it answers; take the lab down and bring it up again",
+            "check its answer with `rocelab vtysh`; take the lab down and bring it up again",
         )
     return MachineError(
         f"bgpd of {switch} does not answer ({error})",

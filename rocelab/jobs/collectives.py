@@ -105,7 +105,7 @@ def schedule(
     if expected > MAX_SENDS:
         raise InputError(
             f"{pattern} of {ranks} ranks is {expected:,} sends; at most {MAX_SENDS:,} are planned",
-            hint="take fewer ranks or channels, or a smaller size",
+            hint="use fewer ranks or channels, or a smaller size",
         )
     call = Call(ranks, size_bytes, algorithm, channels, group, root, seed)
     kind = kind_of(pattern)
@@ -128,7 +128,7 @@ def check_collective(
 ) -> None:
     """Raise InputError if the numbers of a collective do not fit together."""
     if ranks < 2:
-        raise InputError(f"{pattern} of {ranks} ranks", hint="take two ranks or more")
+        raise InputError(f"{pattern} of {ranks} ranks", hint="use two ranks or more")
     for name, value in (("size", size_bytes), ("channels", channels)):
         if value < 1:
             raise InputError(f"{name} is {value}", hint=f"give a {name} of 1 or more")

@@ -258,7 +258,7 @@ def _unsupported(what: str) -> tuple[str, str]:
         "failures": "leave them out, and give `--event`",
         "priorities of connections": "leave prio out",
     }
-    hint = "a flow begins at a time of its own: give each a start"
+    hint = "each flow needs its own start time: give each a start"
     return f"{what} of htsim are not simulated", hints.get(what, hint)
 
 

@@ -62,7 +62,7 @@ class InferenceSpec(WorkloadSpec):
                 self.server_gpus % self.tensor or model.heads % self.tensor,
                 f"{self.tensor} tensor parallel GPUs do not fit a server of {self.server_gpus} and "
                 f"{model.heads} heads evenly",
-                "take a divisor of both",
+                "use a divisor of both",
             ),
             ("pipeline", "model"): (
                 self.pipeline > model.layers,
@@ -73,7 +73,7 @@ class InferenceSpec(WorkloadSpec):
                 model.experts % self.expert or any(shape % self.expert for shape in shapes),
                 f"{self.expert} expert parallel replicas do not divide {model.experts} experts and "
                 f"{self.prefill} + {self.decode} replicas",
-                "take a divisor of experts, prefill and decode",
+                "use a divisor of experts, prefill and decode",
             ),
             ("batch", "decode", "prefill"): (
                 wave % self.decode or max(shapes) % min(shapes),

@@ -62,7 +62,7 @@ class _Job(SpecModel):
             got = listed(said, "and") if said else "none"
             raise RefusedError(
                 f"expected exactly one of {listed(KINDS)}, got {got}",
-                "the one block says what the job does; write another job for another",
+                "a job has one block; write another job for another block",
                 keys=(*said[1:], "name"),
             )
         return self
@@ -177,7 +177,7 @@ class JobsSpec(SpecModel):
         if twice:
             raise RefusedError(
                 f"several jobs are called {listed(twice, 'and')}",
-                "give each job a name of its own",
+                "give each job its own name",
                 keys=("jobs",),
             )
         return self

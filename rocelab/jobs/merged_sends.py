@@ -402,7 +402,7 @@ def check_exchanged(sends: int) -> None:
         raise InputError(
             f"AlltoAlls of {sends:,} sends, each after its rank's last; at most "
             f"{MOST_IN_TURN:,} are simulated",
-            hint="take fewer ranks, channels or iterations, or several jobs of fewer ranks each",
+            hint="use fewer ranks, channels or iterations, or several jobs with fewer ranks each",
         )
 
 

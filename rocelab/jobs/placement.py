@@ -141,7 +141,7 @@ def choose(
         raise InputError(
             f"{ranks} ranks do not fit the {len(free)} NICs of {nics.fabric}"
             + " that other jobs leave" * beside_others,
-            hint="a rank needs a NIC of its own: take fewer ranks"
+            hint="each rank needs its own NIC: use fewer ranks"
             + (" or jobs" if beside_others else ", or give the fabric more servers or NICs"),
         )
     match how:
@@ -153,7 +153,7 @@ def choose(
             if ranks and sum(map(bool, leaves)) < 2:
                 raise InputError(
                     f"{nics.fabric} has servers on one leaf only",
-                    hint="a fragmented placement needs two; take contiguous",
+                    hint="a fragmented placement needs two; use contiguous",
                 )
             chosen = _in_turn([_in_turn(zone) for zone in zones])
         case Placement.RANDOM:
@@ -300,7 +300,7 @@ def _listed(
     if times > 1:
         raise InputError(
             f"NIC {place} is listed {times} times",
-            hint=f"a rank needs a NIC of its own; {place.server} alone means {place.server}:1",
+            hint=f"each rank needs its own NIC; {place.server} alone means {place.server}:1",
         )
     nics_of = Counter(nics.server)
     for place in places:

@@ -95,7 +95,7 @@ def poisson_flows(spec: PoissonSpec, nic_bps: Floats, seed: int, job: str = "poi
     """
     ranks = len(nic_bps)
     if ranks < 2:
-        raise InputError(f"{job}: flows between {ranks} NICs", hint="it takes two or more")
+        raise InputError(f"{job}: flows between {ranks} NICs", hint="it needs two or more")
     rng = np.random.default_rng(seed)
     sizes = distribution(spec.sizes)
     flows_per_s = spec.load / 1e6 * nic_bps / (8 * sizes.mean_bytes)

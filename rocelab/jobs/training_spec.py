@@ -103,19 +103,19 @@ class TrainingSpec(WorkloadSpec):
             raise RefusedError(
                 f"{self.tensor} tensor parallel GPUs do not fit evenly into a server of "
                 f"{self.server_gpus}",
-                "tensor parallelism is modelled within a server: take a divisor of server_gpus",
+                "tensor parallelism is modelled within a server: use a divisor of server_gpus",
                 keys=("tensor", "server_gpus"),
             )
         if model.heads % self.tensor:
             raise RefusedError(
                 f"{model.heads} heads do not divide over {self.tensor} GPUs",
-                "take a divisor of the model's heads",
+                "use a divisor of the model's heads",
                 keys=("tensor", "model"),
             )
         if self.pipeline * self.interleave > model.layers:
             raise RefusedError(
                 f"{model.layers} layers do not fill {self.pipeline} stages of {self.interleave}",
-                "take fewer stages, or a smaller interleave",
+                "use fewer stages, or a smaller interleave",
                 keys=("pipeline", "interleave"),
             )
         if self.tokens % (self.context * self.tensor):
@@ -144,13 +144,13 @@ class TrainingSpec(WorkloadSpec):
         if self.data % self.expert:
             raise RefusedError(
                 f"{self.data} replicas do not divide into groups of {self.expert}",
-                "expert parallel GPUs are data parallel ones too: take a divisor of data",
+                "expert parallel GPUs are data parallel ones too: use a divisor of data",
                 keys=("expert", "data"),
             )
         if self.model.experts % self.expert:
             raise RefusedError(
                 f"{self.model.experts} per layer: experts do not divide over {self.expert} GPUs",
-                "take a divisor of the model's experts; a model without has 1",
+                "use a divisor of the model's experts; a model without experts has 1",
                 keys=("expert", "model"),
             )
         return self

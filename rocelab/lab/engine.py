@@ -42,7 +42,7 @@ class ContainerEngine:
         except LateError:
             raise MachineError(
                 f"{self.program} {arguments[0]} takes longer than {timeout_s:.0f} s",
-                f"see what `{self.program} info` says",
+                f"check with `{self.program} info` says",
             ) from None
 
 

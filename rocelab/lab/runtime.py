@@ -362,7 +362,7 @@ def raise_descriptor_limit(wanted: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise MachineError(
-            f"this takes {wanted} open files and the limit is {hard}",
+            f"this needs {wanted} open files and the limit is {hard}",
             "raise it with `ulimit -Hn`",
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

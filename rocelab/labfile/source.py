@@ -221,7 +221,7 @@ class _Composer:
                 documents += 1
                 if documents > 1:
                     message = "a second YAML document starts here; a file holds one"
-                    self._stop(event, (), message, "put it in a file of its own")
+                    self._stop(event, (), message, "put it into its own file")
                 root = self._node(next(self._events), ())
         except _Stop:
             return None

@@ -93,7 +93,7 @@ def _write(setting: str, value: str) -> None:
     path = SETTINGS / setting
     path.write_text(value)
     if path.read_text().strip() != value:
-        raise OSError(errno.EINVAL, f"{path} did not take {value}")
+        raise OSError(errno.EINVAL, f"{path} did not accept {value}")
 
 
 def _make_veth() -> None:

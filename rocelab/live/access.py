@@ -246,7 +246,7 @@ class Guard:
 
     def _exchanged(self, token: str) -> Response:
         if not _same(token, self._token):
-            return _refused("the token is wrong: take the URL that `rocelab live` printed last")
+            return _refused("the token is wrong: use the URL that `rocelab live` printed last")
         # The part after # stays in the browser: no server and no Referer ever gets it.
         answer = RedirectResponse(f"/#{self._key}", status_code=303)
         answer.set_cookie(

@@ -251,7 +251,7 @@ async def _events(feed: Feed, metric: str, last_id: str | None) -> AsyncIterator
 async def _asked(request: Request, model: type[Asked]) -> Asked:
     """What a request's body asks for. Raises SpecError with every problem, HTTPException."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-        raise HTTPException(415, "the body has to be application/json")
+        raise HTTPException(415, "the body must be application/json")
     body = bytearray()
     try:
         async for chunk in request.stream():

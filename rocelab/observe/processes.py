@@ -73,7 +73,7 @@ def _scheme_problems(before: SchemeSpec, after: SchemeSpec) -> Iterator[str]:
     if after != before:
         yield (
             f"not valid because the lab's scheme was changed from {before.kind} to {after.kind} "
-            "meanwhile"
+            "during the run"
         )
 
 

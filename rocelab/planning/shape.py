@@ -133,7 +133,7 @@ def _problems(drawn: DrawnGraph) -> Iterator[str]:
     if cores:
         yield from _unmeshed(counted, spines, cores)
     elif len(zones) > 1:
-        yield f"its leaves and spines are {len(zones)} parts that nothing joins"
+        yield f"its leaves and spines are {len(zones)} unconnected parts"
 
 
 def _to(counted: Counter[Pair], low: str, upper: Iterable[str]) -> int:

@@ -59,7 +59,7 @@ class TableGroups:
         if route is None or not route.next_hops:
             raise NoPathError(
                 f"{name}: no route to {ip}",
-                hint="rocelab status says whether the fabric has converged",
+                hint="check with `rocelab status` whether the fabric has converged",
             )
         for hop in route.next_hops:
             if not hop.carrier:

@@ -142,7 +142,7 @@ class OpenSsh:
             lines = answer.stderr.decode(errors="replace").splitlines()
             about = (line.strip() for line in lines if not line.startswith("Pseudo-terminal"))
             reason = " ".join(about)
-            reason = configuration.named(reason) or "it does not say why"
+            reason = configuration.named(reason) or "it gives no reason"
             raise InputError(f"ssh refuses its configuration of {address.host}: {reason}")
         options = configuration.at_home(_keywords(answer.stdout))
         return _expanded(address, options, self.config.parent.parent)

@@ -81,7 +81,7 @@ def not_understood(host: Destination, expected: str) -> UnfitError:
     """The error for every answer that is not the expected one."""
     return UnfitError(
         f"the answer of {host} cannot be understood: expected {expected}",
-        hint=f"`rocelab --host {host} doctor` checks it; to install rocelab anew, remove "
+        hint=f"`rocelab --host {host} doctor` checks it; to reinstall rocelab, remove "
         "~/.local/share/rocelab/kits there",
     )
 

@@ -383,7 +383,8 @@ def _refuse_changed(destination: Destination, error: paramiko.BadHostKeyExceptio
         f"the host key of {destination.known_as} has CHANGED: known_hosts has "
         f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}, the machine that "
         f"answers has {error.key.get_name()} {fingerprint(error.key)}",
-        hint="either the machine was installed anew or someone is in between; nothing was sent. "
+        hint="either the machine was reinstalled, or someone intercepts the connection; nothing "
+        "was sent. "
         f"Once you know why: ssh-keygen -R '{destination.known_as}'",
     ) from None
 

@@ -66,9 +66,7 @@ CARDS = (
     "uplink_mmr",
 )
 
-NOTHING_MEASURED = Note(
-    "No repeat was valid, so there is nothing to report but the reasons why.", Tone.BAD
-)
+NOTHING_MEASURED = Note("No repeat was valid, so only the reasons are reported.", Tone.BAD)
 
 
 def drill_document(result: DrillResult) -> Document:

@@ -32,7 +32,8 @@ def _what(prediction: Prediction) -> str:
 
 def _tiers(prediction: Prediction) -> Table:
     return Table(
-        "Flows on links between switches, beside uniform random hashing of as many (mean, p99)",
+        "Flows on links between switches, compared with uniform random hashing of the same "
+        "number (mean, p99)",
         (
             Column("tier"),
             *columns(Unit.COUNT, "links", "flows"),

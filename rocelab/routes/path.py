@@ -153,7 +153,7 @@ def _forward(
     if route is None:
         raise NoPathError(
             f"{name}: no route to {flow.destination}",
-            hint="rocelab status says whether the fabric has converged",
+            hint="check with `rocelab status` whether the fabric has converged",
         )
     if not route.next_hops:
         raise NoPathError(f"{name}: {route.prefix} discards packets to {flow.destination}")

@@ -105,8 +105,8 @@ def _own_file_system(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise MachineError(
-            f"{place.name} gets no file system of its own: {error}",
-            "`rocelab doctor` says what this machine lacks",
+            f"{place.name} cannot get its own file system: {error}",
+            "run `rocelab doctor` for what this machine lacks",
         ) from None
 
 

@@ -43,11 +43,11 @@ def judged(
     shares = _shares(jobs, with_others, elapsed_s)
     taken = {place: share for place, share in shares.items() if place in shared}
     worst = max(taken, key=lambda place: taken[place], default=None)
-    seen = f"other traffic beside the jobs: {_described(with_others)}"
+    seen = f"other traffic during the jobs: {_described(with_others)}"
     if worst is not None:
         seen += (
-            f"; where jobs sent too it took {taken[worst]:.2%} of the time at most, at "
-            f"{_name(worst)}{_of_one_iteration(jobs, taken[worst] * elapsed_s)}"
+            f"; on ports where jobs sent as well, it used at most {taken[worst]:.2%} of the time, "
+            f"at {_name(worst)}{_of_one_iteration(jobs, taken[worst] * elapsed_s)}"
         )
     problems = [
         f"not valid because other traffic took up to {share:.1%} of the time of {_name(place)}, "

@@ -40,7 +40,7 @@ def flow_file(path: Path, *, overwrite: bool) -> OutputFile:
         except ImportError:
             raise MachineError(
                 "pyarrow, which writes Parquet, is not installed",
-                "install it with `pip install 'rocelab[sweep]'`, or take a .csv",
+                "install it with `pip install 'rocelab[sweep]'`, or name a .csv file",
             ) from None
     return file
 

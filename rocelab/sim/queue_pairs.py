@@ -136,7 +136,7 @@ def queue_pairs(
     if next_qp > QPN_LIMIT:
         raise InputError(
             f"{next_qp:,} queue pairs, and a queue pair's number has 24 bits",
-            hint="take fewer ranks, or a smaller transport.qps",
+            hint="use fewer ranks, or a smaller transport.qps",
         )
     ends = np.stack(np.divmod(connections, ranks), axis=1)
     if created is None:

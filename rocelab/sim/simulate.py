@@ -313,7 +313,7 @@ class Simulation:
             if job.is_open_loop:
                 raise InputError(
                     f"{job.name}: flows that begin at given times have no iterations to compare",
-                    hint="take `rocelab simulate` with --event",
+                    hint="use `rocelab simulate` with --event",
                 )
         return run(
             self.program,

@@ -52,7 +52,7 @@ def check_fits(
     check_memory(
         f"{flows:,} flows over {network.links:,} links",
         needed,
-        "take fewer ranks or queue pairs, a collective that is not between all pairs, or a machine "
+        "use fewer ranks or queue pairs, a collective that is not between all pairs, or a machine "
         "with more memory",
     )
 
@@ -68,7 +68,7 @@ def check_steps_fit(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload])
     check_memory(
         f"{transfers:,} transfers",
         transfers * TRANSFER_BYTES,
-        "take fewer iterations, ranks or queue pairs, or a machine with more memory",
+        "use fewer iterations, ranks or queue pairs, or a machine with more memory",
     )
 
 
@@ -125,4 +125,4 @@ def available_bytes() -> int:
         name, _, value = line.partition(":")
         if name == "MemAvailable":
             return int(value.split()[0]) * 1024
-    raise MachineError("/proc/meminfo does not say what memory is available")
+    raise MachineError("/proc/meminfo has no MemAvailable line")

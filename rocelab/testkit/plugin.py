@@ -313,8 +313,7 @@ def _tell_left_behind(config: pytest.Config) -> None:
     for name in left_behind(recorded_labs()):
         warnings.warn(
             LeftBehindWarning(
-                f"a pytest that was killed has left the lab {name}: take it down with "
-                f"`rocelab down {name}`"
+                f"a killed pytest left the lab {name}: take it down with `rocelab down {name}`"
             ),
             stacklevel=2,
         )

@@ -13,7 +13,5 @@ class Pairs(SinglePattern):
 
     def pairs(self, ranks: int, seed: int) -> tuple[tuple[int, int], ...]:
         if ranks % 2:
-            raise InputError(
-                f"{ranks} ranks do not make pairs", hint="take an even number of ranks"
-            )
+            raise InputError(f"{ranks} ranks do not make pairs", hint="use an even number of ranks")
         return tuple((rank, rank + 1) for rank in range(0, ranks, 2))

@@ -127,7 +127,7 @@ def _find_program() -> str:
     if program is None:
         raise MachineError(
             "containerlab is not installed",
-            "install it as https://containerlab.dev/install says, or use --runtime docker",
+            "see https://containerlab.dev/install, or use --runtime docker",
         )
     return program
 

@@ -123,7 +123,7 @@ def loopback_address(text: str) -> tuple[str, int]:
             hint="serve on 127.0.0.1 and let Prometheus on this machine, or a tunnel, fetch it",
         )
     if not 0 < number < 1 << 16:
-        raise InputError(f"there is no port {number}", hint="take one from 1 to 65535")
+        raise InputError(f"there is no port {number}", hint="use one from 1 to 65535")
     return str(address), number
 
 

@@ -217,7 +217,7 @@ def _block(comparison: Comparison, placement: str, qps: int) -> list[Block]:
         ),
         tuple(row for cell in cells for row in _tier_rows(cell)),
     )
-    title = "per tier, beside uniform random hashing of as many flows"
+    title = "per tier, compared with uniform random hashing of the same number of flows"
     return [loads, Section(title, (tiers,), folded=True, page_only=True)]
 
 

@@ -303,8 +303,8 @@ _NO_SECOND_CHOICE = Note(
     "to repeat the first. It takes ATSWs, or parallel links between RTSW and CTSW."
 )
 _INFORMATION = Note(
-    "Information says how far the choice before fixes a choice: 0 not at all, 1 wholly. A few "
-    "flows look related by chance; the last column says how much.",
+    "Information: how strongly the first choice determines the second (0: independent, 1: "
+    "fully determined). 'By chance' is the value of independent choices with so few flows.",
     page_only=True,
 )
 

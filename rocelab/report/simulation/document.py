@@ -294,7 +294,7 @@ def _links(report: SimulationReport) -> tuple[Table, Table]:
             random = None if tier is None or tier.random is None else tier.random.mmr
             rows.append(_use(use, flows, random))
     links = Table(
-        "Links between switches, beside uniform random hashing of as many flows",
+        "Links between switches, compared with uniform random hashing of the same number of flows",
         (
             Column("tier"),
             *columns(Unit.COUNT, "links", "unused"),

@@ -39,7 +39,7 @@ def ask(files: DaemonFiles, daemon: str, command: str, timeout_s: float = ANSWER
         control.sendall(command.encode() + b"\n")
         code, text = _reply(control, deadline_s)
     if code >= 8000:
-        why = f"it does not take `{command}`: {printable(text.strip())[:80]}"
+        why = f"it rejects `{command}`: {printable(text.strip())[:80]}"
         raise UnreadableAnswerError(files, daemon, why)
     return text
 

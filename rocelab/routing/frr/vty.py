@@ -39,7 +39,7 @@ def vty_configure(files: DaemonFiles, daemon: str, *lines: str) -> None:
     for line, answer in zip(lines, answers[1:], strict=True):
         if answer.lstrip().startswith("%"):
             raise MachineError(
-                f"{daemon} of {files.folder.name} does not take `{line}`: {answer.strip()}"
+                f"{daemon} of {files.folder.name} rejects `{line}`: {answer.strip()}"
             )
 
 

@@ -301,7 +301,7 @@ def _check_size(program: Program, ways: Ways, sending: Sending) -> None:
         raise InputError(
             f"receivers that take packets beyond gaps have windows of {awaited:,} packets; at most "
             f"{MOST_AWAITED:,} are simulated",
-            hint="take a smaller transport.window, or fewer queue pairs",
+            hint="use a smaller transport.window, or fewer queue pairs",
         )
 
 

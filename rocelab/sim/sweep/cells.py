@@ -269,7 +269,7 @@ class _Problems:
             source.line((key,)),
             key,
             f"{job.ranks:,} ranks on the {nics:,} NICs of the fabric",
-            "each rank needs a NIC of its own: take fewer ranks, or a larger fabric",
+            "each rank needs its own NIC: use fewer ranks, or a larger fabric",
         )
         self.note("job", values, [problem])
 

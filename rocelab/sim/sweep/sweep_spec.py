@@ -175,7 +175,7 @@ class SweepSpec(SpecModel):
     def _something_to_do(self) -> Self:
         if not self.over and not self.zip:
             raise RefusedError(
-                "no key takes several values",
+                "no key has several values",
                 f"give over a key, {_EXAMPLE}, with a list of values",
             )
         counts = {key: _count(values) for key, values in self.over.items()}
@@ -280,7 +280,7 @@ def _only_job(source: YamlSource, path: Path) -> SweepPart:
         return SweepPart(source, path)
     if len(jobs) != 1 or not isinstance(jobs[0], dict):
         problem = "a sweep runs one job, and this file does not list just one"
-        hint = "write the job that is meant into a file of its own"
+        hint = "write the intended job to its own file"
         raise SpecError([Problem(source.file, source.line(("jobs",)), "jobs", problem, hint)])
     lines = {path[2:]: line for path, line in source.lines.items() if path[:2] == ("jobs", 0)}
     return SweepPart(YamlSource(source.file, jobs[0], lines), path, "jobs[0]")

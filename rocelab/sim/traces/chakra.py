@@ -141,7 +141,7 @@ def read_traces(path: Path, progress: ProgressSink = no_progress) -> tuple[Trace
     if len(names) > 1:
         raise InputError(
             f"{path} has more than one trace: {', '.join(sorted(names))}",
-            hint="give each trace a folder of its own",
+            hint="put each trace into its own folder",
         )
     if missing := [rank for rank in range(max(ranks) + 1) if rank not in ranks][:1]:
         raise InputError(

@@ -22,7 +22,7 @@ _LEAST_PRECISION = 0.01
 _SHOWN = 3
 """Rows that are named of those with the same fault."""
 _ALONE = "build nccl-tests with MPI=1 and start it once with mpirun or srun, so that one job runs"
-_FAILED = "find out why: times of a collective that delivers wrong data mean nothing"
+_FAILED = "find the cause: times of a collective that delivers wrong data are meaningless"
 DIVIDED = those(lambda kind: kind.is_divided)
 ROOTED = those(lambda kind: kind.is_rooted)
 _REDUCE = frozenset({Pattern.ALLREDUCE, Pattern.REDUCESCATTER})

@@ -106,7 +106,7 @@ def _pattern(run: NcclRecording, source: str, pattern: Pattern | None) -> Patter
     if run.name is None:
         if pattern is not None:
             return pattern
-        message = "it does not say which collective it measured"
+        message = "it does not name the collective that it measured"
         raise SpecError([Problem(source, run.line, "", message, "say it: --pattern allreduce")])
     if pattern is not None and run.name != pattern:
         message = f"a test of {run.name}, not of {article(pattern)}"

@@ -80,7 +80,7 @@ def fit_alpha_beta(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> A
     latency, per_scale = coefficients / widths
     if per_scale <= 0:
         raise InputError(
-            "the times do not grow with size: they say nothing about a bandwidth",
+            "the times do not grow with size, so no bandwidth can be derived",
             hint="add larger sizes",
         )
     errors = np.abs(parts @ (latency, per_scale) - 1)

@@ -375,7 +375,7 @@ def test_a_lab_whose_pausing_process_is_gone_is_not_as_planned(
     assert not status.converged
     lifecycle._print_status(status)
     text = " ".join(capsys.readouterr().out.split())
-    assert "the PFC process does not run, so nothing is paused any more" in text
+    assert "the PFC process does not run, so nothing is paused" in text
     assert "lab t-reading: lossless classes: the PFC process does not run" in text
 
 

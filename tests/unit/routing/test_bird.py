@@ -146,7 +146,7 @@ def test_bfd_sessions_count_once_the_far_end_has_its_pace() -> None:
 
 def test_a_refused_command_and_an_end_without_a_reply_are_errors() -> None:
     refused = b"0001 BIRD 2.0.12 ready.\n9001 syntax error, unexpected CF_SYM_UNDEFINED\n"
-    with pytest.raises(UnreadableAnswerError, match="does not take `foo`: syntax error"):
+    with pytest.raises(UnreadableAnswerError, match="rejects `foo`: syntax error"):
         told(refused, lambda files: BIRD.answer(files, "bird", "foo"))
     with pytest.raises(OSError, match="closed its socket"):
         told(PROTOCOLS[:-6], BIRD.peers)
