@@ -61,7 +61,7 @@ class Section:
     rows: tuple[tuple[str, str, str], ...]
 
 
-OWN = "`own` beside these keys says whether it is in the current folder's"
+OWN = "`own` next to these keys says whether it is in the current folder's"
 DOCUMENTS = (
     Document("Drill", "`rocelab drill run`", DrillResult),
     Document("Difference of drills", "`rocelab drill diff --json`", DrillDiff),
@@ -76,16 +76,16 @@ DOCUMENTS = (
     Document("Diagnosis", "`rocelab diagnose --json`", Diagnosis),
     Document(
         "Health",
-        "`rocelab health --json`, its last line, `report` beside `environment`",
+        "`rocelab health --json`, its last line, `report` next to `environment`",
         HealthReport,
     ),
-    Document("Reachability", "`rocelab reach --json`, beside `lab`", Reachability),
+    Document("Reachability", "`rocelab reach --json`, with `lab`", Reachability),
     Document("Labs", f"`rocelab labs --json`, a list; {OWN} `labs/`", CatalogRow),
     Document("Labs of this machine", "`rocelab list --json`, a list", KnownLab),
     Document("Drills", f"`rocelab drill list --json`, a list; {OWN} `scripts/`", DrillRow),
     Document("Faults of a lab", "`rocelab fault list --json`, a list", ListedFault),
     Document("Kinds of fault", "`rocelab fault kinds --json`, a list", FaultKind),
-    Document("Needs of a machine", "`rocelab doctor --json`, `checks` beside `can_run`", Check),
+    Document("Needs of a machine", "`rocelab doctor --json`, `checks` next to `can_run`", Check),
 )
 
 

@@ -101,6 +101,6 @@ def page(validation: Validation) -> str:
         *zones_text.queue_pairs(validation),
         *zones_text.engineering(validation),
         *zones_text.history(validation),
-        f"[HPN, training volumes and packets]({HOSTS_PAGE}) have a page of their own.",
+        f"[HPN, training volumes and packets]({HOSTS_PAGE}) are on a separate page.",
     ]
     return "\n".join(lines).rstrip() + "\n"

@@ -48,7 +48,7 @@ nothing."""
 
 
 class InvalidRunError(ExpectationError):
-    """The machine did not carry a run: its figures would measure the machine."""
+    """The machine could not keep up with a run: its figures would measure the machine."""
 
 
 class NotMeasuredError(AssertionError):

@@ -137,7 +137,7 @@ def test_a_ping_and_an_ssh_beside_a_job_leave_it_valid_and_are_reported(lab: Lab
     assert_whole(report)
     others = [queue.others for queue in report.queues if queue.others is not None]
     assert any(other.tcp for other in others) and any(other.icmp for other in others)
-    assert any("other traffic beside the jobs" in text for text in report.warnings)
+    assert any("other traffic during the jobs" in text for text in report.warnings)
     assert own_jct_ratio(report) < 1.1
 
 

@@ -74,7 +74,7 @@ def shown() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def test_a_lab_that_has_carried_nothing_has_paused_nothing(made: tuple[Lab, str]) -> None:
-    assert "nothing was paused yet" in made[1]
+    assert "no pauses so far" in made[1]
 
 
 def test_pauses_are_no_loss_and_both_ends_count_them(lab: Lab) -> None:

@@ -237,7 +237,7 @@ def test_what_a_killed_suite_left_is_said_by_the_next_one(tmp_path: Path) -> Non
     try:
         assert left_of("it-killed") == [left]
         ran = run_suite(tmp_path)
-        assert f"has left the lab {left}: take it down with `rocelab down {left}`" in ran.output
+        assert f"left the lab {left}: take it down with `rocelab down {left}`" in ran.output
         assert ran.code == 0
         assert left_of("it-killed") == [left]
     finally:

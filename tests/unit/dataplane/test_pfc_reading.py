@@ -402,7 +402,7 @@ def test_status_shows_who_took_part(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
-    assert "nothing was paused yet" in capsys.readouterr().out
+    assert "no pauses so far" in capsys.readouterr().out
     lab.did((0, JournalAction.STOPPED), (3_000_000, JournalAction.STARTED))
     lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = {"pauses": 1234}
     lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))

@@ -66,7 +66,7 @@ def test_a_ping_is_reported_and_forgiven() -> None:
     (warning,), problems = judged([JOB], beside(PING), 10.0)
     assert problems == ()
     assert "20 ICMP packets (1.96 kB) in class 0 passed rtsw1:srv1-1" in warning
-    assert "at most, at rtsw1:srv1-1" in warning
+    assert "of the time, at rtsw1:srv1-1" in warning
 
 
 def test_more_than_a_hundredth_of_a_ports_time_disturbs_the_jobs_that_sent_there() -> None:

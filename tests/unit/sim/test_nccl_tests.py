@@ -179,7 +179,7 @@ def test_pattern_and_ranks_are_taken_from_the_log_and_must_agree_with_it() -> No
     assert (read(log, None, None).pattern, read(log, None, None).ranks) == (ALLREDUCE, 8)
     assert "x.txt:11: it lists 8 ranks, not 64" in refusal(log, ranks=64)
     assert "x.txt:1: a test of allreduce, not of an alltoall" in refusal(log, Pattern.ALLTOALL)
-    assert "does not say which collective" in refusal(TITLES + line(8, 9.0), None)
+    assert "does not name the collective" in refusal(TITLES + line(8, 9.0), None)
     unlisted = refusal(TITLES + line(2**20, 60.0), ranks=None)
     assert "--ranks 8, which the rows fit" in unlisted
 
