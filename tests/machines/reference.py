@@ -143,6 +143,10 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab drill run DRILL [OPTIONS]": README_HAS_IT,
     "rocelab drill diff OLD NEW [OPTIONS]": DRILLS_HAVE_IT,
     "rocelab drill diff results/frr-8 results/frr-10": DRILLS_HAVE_IT,
+    "rocelab drill gate OLD NEW [OPTIONS]": NotRun("its example is"),
+    "rocelab drill gate baseline/link-flap results/link-flap --figure lost_packets": NotRun(
+        "needs two results: docs/ci.md has it in a workflow"
+    ),
     "rocelab fault inject LAB KIND [KEY=VALUE]... [OPTIONS]": Run(
         (
             "rocelab fault inject zone-small carrier-down link=rtsw1:ctsw2",
