@@ -96,28 +96,30 @@ def compare(
     if folder is None:
         folder = Path("results") / f"compare-{chosen.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
-    def show(found: Comparison) -> None:
+    def show(comparison: Comparison) -> None:
         if json:
-            write([to_json(found)])
+            write([to_json(comparison)])
         else:
-            show_document(comparison_document(found))
+            show_document(comparison_document(comparison))
 
     with results_folder(folder, overwrite=force) as opened:
         if isinstance(chosen, Lab):
             keep_unconverged(chosen, opened)
         with _steps() as progress:
-            found = run_comparison(
+            comparison = run_comparison(
                 chosen,
                 asked,
                 repeats=repeat,
                 command=typed_command() or "",
                 progress=progress,
             )
-        with shown_if_unwritten([found], show):
-            opened.replace_all({RESULT: to_json(found), REPORT: html(comparison_document(found))})
-    show(found)
+        with shown_if_unwritten([comparison], show):
+            opened.replace_all(
+                {RESULT: to_json(comparison), REPORT: html(comparison_document(comparison))}
+            )
+    show(comparison)
     err().print(f"written: {folder}/result.json, {folder}/report.html", markup=False)
-    if not any(cell.status is Status.MEASURED for cell in found.cells):
+    if not any(cell.status is Status.MEASURED for cell in comparison.cells):
         raise typer.Exit(3)
 
 

@@ -65,13 +65,13 @@ def diagnose(
     target = None if picture is None else _picture(picture, overwrite=force)
     report = _read(result, phase)
     with fitting(str(result)):
-        found, case = diagnose_report(report)
+        diagnosis, case = diagnose_report(report)
         if json:
-            write([to_json(found)])
+            write([to_json(diagnosis)])
         else:
-            show_document(diagnosis_document(found, case, out().width))
+            show_document(diagnosis_document(diagnosis, case, out().width))
         if target is not None:
-            target.write(drawn(found, case, target.path.suffix))
+            target.write(drawn(diagnosis, case, target.path.suffix))
     if picture is not None:
         err().print(f"written: {picture}", markup=False, soft_wrap=True)
 

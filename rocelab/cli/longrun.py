@@ -81,12 +81,12 @@ def whatif(
     jobs = asked_jobs(job_file, named_options(job))
     compile_first()
     with progress_bars() as progress:
-        found = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
+        cost = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
     if json:
-        write([to_json(found)])
+        write([to_json(cost)])
     else:
-        show_document(what_if_document(found))
-    print_warnings(found.warnings)
+        show_document(what_if_document(cost))
+    print_warnings(cost.warnings)
 
 
 @takes_options(but=("duration", "starts", "warmup", "iterations"))
@@ -166,13 +166,13 @@ def longrun(
     compile_first()
     work_s = _span_s("--work", work)
     with progress_bars() as progress, _problems_in(timeline):
-        found = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
+        outlook = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
     if json:
-        write([to_json(found)])
+        write([to_json(outlook)])
     else:
-        show_document(outlook_document(found))
-    print_warnings(found.warnings)
-    if any(outcome.jct_s is None for outcome in found.jobs):
+        show_document(outlook_document(outlook))
+    print_warnings(outlook.warnings)
+    if any(outcome.jct_s is None for outcome in outlook.jobs):
         raise typer.Exit(1)
 
 

@@ -102,12 +102,12 @@ def predict(
     fabric, setting = setting_of(chosen, scheme, hashing, model)
     rows, notes = _rows(fabric, flows, named_options(job))
     with progress_bars() as progress:
-        found = predict_document(fabric, rows, setting, progress, notes)
+        prediction = predict_document(fabric, rows, setting, progress, notes)
     if json:
-        write([to_json(found)])
+        write([to_json(prediction)])
     else:
-        show_document(prediction_document(found))
-    for note in found.notes:
+        show_document(prediction_document(prediction))
+    for note in prediction.notes:
         err().print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
 
 

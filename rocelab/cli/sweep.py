@@ -91,7 +91,7 @@ def sweep(
     )
     compile_first()
     with progress_bars() as progress:
-        found = run_sweep(
+        result = run_sweep(
             asked,
             folder,
             hire,
@@ -99,52 +99,52 @@ def sweep(
             say=partial(typer.echo, err=True),
         )
     if json:
-        write_json(found.rows)
-    elif not found.left and len(found.failed) < len(found.rows):
-        _print_rows(asked, found)
-    _conclude(asked, found, folder)
+        write_json(result.rows)
+    elif not result.left and len(result.failed) < len(result.rows):
+        _print_rows(asked, result)
+    _conclude(asked, result, folder)
 
 
-def _print_rows(asked: Sweep, found: SweepResult) -> None:
+def _print_rows(asked: Sweep, result: SweepResult) -> None:
     from rocelab.sim.sweep.report import NOT_DRAWN, figure_names, figures_table
 
-    good = [row for row in found.rows if row["error"] is None]
+    good = [row for row in result.rows if row["error"] is None]
     names = [name for name in figure_names(asked, good) if name not in NOT_DRAWN]
     table = figures_table(asked, good, names, extremes=False)
     show_blocks(replace(table, title="Medians", most=_SHOWN_ROWS))
 
 
-def _conclude(asked: Sweep, found: SweepResult, folder: Path) -> None:
+def _conclude(asked: Sweep, result: SweepResult, folder: Path) -> None:
     from rocelab.sim.sweep.report import settings_text, warned_rows
 
     console = err()
     for word, style, by_text in (
-        ("failed", "red", _by_error(found)),
-        ("warning", "yellow", warned_rows([row for row in found.rows if row["error"] is None])),
+        ("failed", "red", _by_error(result)),
+        ("warning", "yellow", warned_rows([row for row in result.rows if row["error"] is None])),
     ):
         for text, rows in by_text.items():
             cells = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells, the first"
             said = f"{word}: {text.splitlines()[0]} ({cells} with {settings_text(asked, rows[0])})"
             console.print(said, style=style, markup=False, soft_wrap=True)
-    if found.left:
+    if result.left:
         console.print(
-            f"{found.left:,} cells are left; the same command continues from here", markup=False
+            f"{result.left:,} cells are left; the same command continues from here", markup=False
         )
         raise typer.Exit(_INTERRUPTED)
     done = (
-        f"{found.ran:,} cells were run, {found.reused:,} were there"
-        if found.ran
-        else f"nothing to do: all {found.reused:,} cells are there"
+        f"{result.ran:,} cells were run, {result.reused:,} were there"
+        if result.ran
+        else f"nothing to do: all {result.reused:,} cells are there"
     )
     console.print(
         f"{done}: {folder}/sweep.parquet, {folder}/report.html", markup=False, soft_wrap=True
     )
-    if found.failed:
+    if result.failed:
         raise typer.Exit(1)
 
 
-def _by_error(found: SweepResult) -> dict[str, list[Row]]:
+def _by_error(result: SweepResult) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {}
-    for row in found.failed:
+    for row in result.failed:
         rows.setdefault(row["error"], []).append(row)
     return rows

@@ -74,19 +74,19 @@ def _ranges(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers)) if len(numbers) <= 8 else f"{numbers[0]} to {numbers[-1]}"
 
 
-def heat_map(found: Diagnosis, case: Case, width: int) -> list[str]:
+def heat_map(diagnosis: Diagnosis, case: Case, width: int) -> list[str]:
     """The lateness of arrivals at each rank in each step of the shown iteration, as blocks in lines
     of at most `width` characters, except for the first, which explains them.
 
     A slow rank or link shows as a line; a step in which all were late as a column. The scale ends
     at the worst of all iterations or, if nothing was late, at a whole step's time.
     """
-    late = lateness(case.timing, case.job.ranks, found.shown - case.timing.first)
+    late = lateness(case.timing, case.job.ranks, diagnosis.shown - case.timing.first)
     names = max(map(len, case.server_of))
     columns, steps = _columns(late, max(1, min(MOST_COLUMNS, width - names - len("     ") - 4)))
     top = top_ns(case)
     lines = [
-        f"How late data reached each rank, iteration {found.shown}, "
+        f"How late data reached each rank, iteration {diagnosis.shown}, "
         f"{'a step' if steps == 1 else f'{steps} steps'} per block; full: "
         f"{duration(top)} of the lab"
     ]

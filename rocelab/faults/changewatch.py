@@ -56,13 +56,13 @@ class ChangeWatch:
 
     def changes(self) -> tuple[InjectedChange, ...]:
         """What has begun and ended so far, in order of time."""
-        found = []
+        changes = []
         for span in self._spans():
             fault = span.spec.resolve(self._lab.fabric)
             for instant, begins in ((span.begins, True), (span.ends, False)):
                 if instant is not None:
-                    found.append(InjectedChange(fault, begins, *instant))
-        return tuple(sorted(found, key=lambda change: change.t_ns))
+                    changes.append(InjectedChange(fault, begins, *instant))
+        return tuple(sorted(changes, key=lambda change: change.t_ns))
 
     def disturbances(self, zero_ns: int) -> tuple[Disturbance, ...]:
         """The faults that the lab has had so far, with times after `zero_ns`."""

@@ -106,13 +106,13 @@ def repeat_tables(result: DrillResult) -> list[RepeatTable]:
 
 def _phase_table(result: DrillResult, phase: str, verdicts: Sequence[Verdict]) -> RepeatTable:
     held = [compared_figures(repeat, phase).figures for repeat in result.repeats]
-    shown = _shown(verdicts, [figure for figures in held for figure in figures])
+    kpis = _shown(verdicts, [figure for figures in held for figure in figures])
     rows = []
     for number, (repeat, figures) in enumerate(zip(result.repeats, held, strict=True), 1):
         run = next(run for run in repeat if run.phase == phase)
         misses = result.unmet_by(repeat, phase)
-        rows.append(_row(number, run.problems, misses, figures, shown, run.resolution_ns))
-    return RepeatTable(result.where(phase), tuple(kpi.title for kpi in shown), tuple(rows))
+        rows.append(_row(number, run.problems, misses, figures, kpis, run.resolution_ns))
+    return RepeatTable(result.where(phase), tuple(kpi.title for kpi in kpis), tuple(rows))
 
 
 def _shown(verdicts: Iterable[Verdict], figures: Sequence[Figures]) -> list[Kpi]:
@@ -126,11 +126,11 @@ def _row(
     problems: tuple[str, ...],
     misses: Sequence[Verdict],
     figures: Sequence[Figures],
-    shown: Iterable[Kpi],
+    kpis: Iterable[Kpi],
     resolution_ns: float,
 ) -> RepeatRow:
     outcome = Outcome.INVALID if problems else Outcome.FAILED if misses else Outcome.PASSED
-    cells = tuple("-" if problems else _cell(kpi, figures, resolution_ns) for kpi in shown)
+    cells = tuple("-" if problems else _cell(kpi, figures, resolution_ns) for kpi in kpis)
     unmet = frozenset(verdict.kpi for verdict in misses)
     why = problems or tuple(_missed(verdict, resolution_ns) for verdict in misses)
     return RepeatRow(number, outcome, cells, unmet, why)

@@ -18,15 +18,15 @@ from rocelab.report.replay.recording import (
 from rocelab.results.comparison import CellResult, Comparison, ComparisonRun
 
 
-def recorded(found: Comparison) -> Recording | None:
+def recorded(comparison: Comparison) -> Recording | None:
     """A run for each cell that ran; None without one, and where the lab cannot be planned any
     more."""
     try:
-        fabric = found.fabric
+        fabric = comparison.fabric
     except ValueError:
         return None
-    ran = [(cell, run) for cell in found.cells if (run := shown_run(cell)) is not None]
-    runs = [_cell(fabric, cell, run, found.dilation, 1 / len(ran)) for cell, run in ran]
+    ran = [(cell, run) for cell in comparison.cells if (run := shown_run(cell)) is not None]
+    runs = [_cell(fabric, cell, run, comparison.dilation, 1 / len(ran)) for cell, run in ran]
     return recording_of(fabric, runs) if runs else None
 
 

@@ -182,11 +182,11 @@ def link_loads_plot(report: JobReport) -> Figure | None:
     figure = figure_of(11, 2.6)
     axes = figure.subplots(1, 2, sharey=True)
     for axis, direction in zip(axes, (Direction.UP, Direction.DOWN), strict=True):
-        own = [link for link in loads if link.direction is direction]
-        packets = np.array([link.packets for link in own])
-        axis.bar(range(len(own)), packets, color=SENDERS[0], width=0.85)
+        links = [link for link in loads if link.direction is direction]
+        packets = np.array([link.packets for link in links])
+        axis.bar(range(len(links)), packets, color=SENDERS[0], width=0.85)
         axis.axhline(float(packets.mean()), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        axis.set_xticks(range(len(own)), [link.link for link in own], rotation=90, fontsize=6)
+        axis.set_xticks(range(len(links)), [link.link for link in links], rotation=90, fontsize=6)
         axis.tick_params(axis="x", length=0, pad=1)
         axis.set_title(f"{direction.value}: packets per link")
         axis.grid(axis="y", color=GRID, linewidth=0.6)

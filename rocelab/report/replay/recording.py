@@ -178,7 +178,7 @@ def recording(result: DrillResult) -> Recording | None:
     if fabric is None:
         return None
     first = runs[0][1].phase
-    shown = representative(result, first)
+    sample = representative(result, first)
     numbers = [(number, run.phase) for number, run in runs]
     return recording_of(
         fabric,
@@ -186,7 +186,7 @@ def recording(result: DrillResult) -> Recording | None:
             _run(fabric, _title(result, run.phase, number), run, result.dilation, 1 / len(runs))
             for number, run in runs
         ],
-        chosen=0 if shown is None else numbers.index((shown[0], first)),
+        chosen=0 if sample is None else numbers.index((sample[0], first)),
     )
 
 

@@ -38,8 +38,8 @@ def note(number: int, at_ns: int, *, begins: bool, spec: object = SPEC) -> None:
 
 
 def spans(watch: ChangeWatch) -> list[tuple[str, int | None, int | None]]:
-    found = watch.disturbances(zero_ns=100)
-    return [(fault.subject, fault.begins_ns, fault.ends_ns) for fault in found]
+    disturbances = watch.disturbances(zero_ns=100)
+    return [(fault.subject, fault.begins_ns, fault.ends_ns) for fault in disturbances]
 
 
 def test_each_fault_has_the_instants_at_which_it_began_and_ended(lab: RunningLab) -> None:

@@ -280,7 +280,7 @@ def test_probes_are_asked_for_with_the_keys_of_a_drill(
     assert client.post("/probes", json=asked).status_code == 201
     assert traffic.probed == [TrafficSpec(flows=24, rate_pps=1000, duration="20s")]  # type: ignore[arg-type]
     wrong = client.post("/probes", json={**asked, "flows": 0}).json()
-    assert [each["key"] for each in wrong["problems"]] == ["flows"]
+    assert [problem["key"] for problem in wrong["problems"]] == ["flows"]
     for missing in ("x-rocelab-key", "origin"):
         headers = {name: value for name, value in client.headers.items() if name != missing}
         bare = TestClient(client.app, base_url=ORIGIN, cookies=client.cookies)

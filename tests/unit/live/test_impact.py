@@ -49,15 +49,15 @@ def report(*stages: Stages) -> ProbeReport:
 
 
 def test_each_flow_that_was_out_is_named_with_how_long_and_what_it_lost() -> None:
-    found = probes_impact(report())
-    outages = found["outages"]
+    impact = probes_impact(report())
+    outages = impact["outages"]
     assert isinstance(outages, list)
-    assert [(each["flow"], each["lost"], each["out_ns"]) for each in outages] == [
+    assert [(outage["flow"], outage["lost"], outage["out_ns"]) for outage in outages] == [
         ("f10", 27, 27 * MS),
         ("f4", 24, 24 * MS),
         ("f1", 5, 5 * MS),
     ]
-    assert {each["event"] for each in outages} == {f"carrier-down of {report_sample.LINK}"}
+    assert {outage["event"] for outage in outages} == {f"carrier-down of {report_sample.LINK}"}
 
 
 def test_rates_and_losses_are_those_of_a_page_of_a_drill_per_ten_milliseconds() -> None:
@@ -85,8 +85,8 @@ def test_what_bgp_did_is_at_instants_of_the_run() -> None:
 
 def test_a_job_s_impact_is_in_its_iterations() -> None:
     hit = Impact(6, 90 * MS, 5, 30.0 * MS, 31.0 * MS, 2.0, False)
-    found = job_impact(replace(phases_sample.idle(), impact=hit), 10**18)
-    assert found["outages"] == []
-    (iteration, resent) = found["said"]  # type: ignore[misc]
+    impact = job_impact(replace(phases_sample.idle(), impact=hit), 10**18)
+    assert impact["outages"] == []
+    (iteration, resent) = impact["said"]  # type: ignore[misc]
     assert iteration.startswith("Iteration 7, which the first fault hit, took ")
     assert resent.endswith("data packets were sent again.")

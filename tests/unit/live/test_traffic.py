@@ -233,9 +233,9 @@ with open({str(said)!r}) as file, os.fdopen(WRITING, "w") as lines:
     traffic.probe(PROBES)
     assert traffic.document()["state"] == "running"
     traffic.stop()
-    found = traffic.document()
-    assert (found["kind"], found["ranks"], found["state"]) == ("probes", 8, "disturbed")
-    assert found["disturbed"] == (BROKEN.text,)
+    summary = traffic.document()
+    assert (summary["kind"], summary["ranks"], summary["state"]) == ("probes", 8, "disturbed")
+    assert summary["disturbed"] == (BROKEN.text,)
     assert traffic.impact() == {"zero_ns": 10**18}
     assert feed.outcomes == [None, "disturbed"]
 
