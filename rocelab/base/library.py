@@ -40,7 +40,7 @@ class _Dispatcher(Protocol):
     def __call__(self, *arguments: object, **named: object) -> object: ...
 
 
-class Part(Generic[Arguments, Result]):
+class LibraryPart(Generic[Arguments, Result]):
     """A function that is compiled with those that call it. Python runs it as it stands."""
 
     def __init__(self, function: Callable[Arguments, Result], dispatcher: _Dispatcher) -> None:
@@ -50,7 +50,7 @@ class Part(Generic[Arguments, Result]):
     def __call__(self, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         return self.function(*arguments, **named)
 
-    def callees(self) -> Iterator[Part[..., Any]]:
+    def callees(self) -> Iterator[LibraryPart[..., Any]]:
         """The parts that it calls by a global name or one of a module."""
         value: object = None
         for step in dis.get_instructions(self.function):
@@ -58,11 +58,11 @@ class Part(Generic[Arguments, Result]):
                 value = self.function.__globals__.get(step.argval)
             elif isinstance(value, ModuleType) and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 value = getattr(value, step.argval, None)
-            if isinstance(value, Part):
+            if isinstance(value, LibraryPart):
                 yield value
 
 
-class Entry(Part[Arguments, Result]):
+class Entry(LibraryPart[Arguments, Result]):
     """A function that Python calls too: at the first call its library is loaded."""
 
     def __init__(
@@ -163,9 +163,9 @@ class FunctionLibrary:
             is_inlined=is_inlined,
             is_wrapped=False,
         )
-        return Part(function, dispatcher)
+        return LibraryPart(function, dispatcher)
 
-    def _compile(self, part: Part[..., Any]) -> None:
+    def _compile(self, part: LibraryPart[..., Any]) -> None:
         *arguments, result = (
             self._numba_types[str(name)] for name in part.function.__annotations__.values()
         )
@@ -173,11 +173,11 @@ class FunctionLibrary:
             part.dispatcher.compile(result(*arguments))
             part.dispatcher.disable_compile()
 
-    def _in_order(self) -> list[Part[..., Any]]:
+    def _in_order(self) -> list[LibraryPart[..., Any]]:
         """All functions, each after those that it calls."""
-        order: dict[Part[..., Any], None] = {}
+        order: dict[LibraryPart[..., Any], None] = {}
 
-        def add(part: Part[..., Any]) -> None:
+        def add(part: LibraryPart[..., Any]) -> None:
             for callee in part.callees():
                 if callee not in order:
                     add(callee)
@@ -201,5 +201,5 @@ class FunctionLibrary:
     def _numba_types(self) -> Mapping[str, Any]:
         from numba.extending import typeof_impl
 
-        typeof_impl.register(Part, lambda part, _: numba().typeof(part.dispatcher))
+        typeof_impl.register(LibraryPart, lambda part, _: numba().typeof(part.dispatcher))
         return self._types()

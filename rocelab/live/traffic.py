@@ -39,7 +39,7 @@ NO_TRAFFIC: Document = {"state": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrafficOutcome:
     """What the page shows of a result."""
 
     state: str
@@ -53,7 +53,7 @@ class Outcome:
     """The faults meanwhile, as text."""
 
 
-NO_OUTCOME = Outcome("")
+NO_OUTCOME = TrafficOutcome("")
 _ERRORS: Mapping[int, type[RocelabError]] = {2: InputError, 3: MachineError}
 
 
@@ -162,7 +162,7 @@ class _Run:
         self.impact: Document | None = None
         self._feed = feed
         self._progress: Document | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: TrafficOutcome | None = None
         self._error: Document | None = None
         self._is_stopped = False
         self.is_over = False
@@ -264,7 +264,7 @@ class _Run:
         self._feed.publish(JobEvent(t_ns, self.asked.pattern, self.asked.ranks, outcome))
 
 
-def outcome_of(kind: str, text: str) -> Outcome:
+def outcome_of(kind: str, text: str) -> TrafficOutcome:
     """What the page shows of a result as text."""
     if kind == "job":
         return _of_job(from_json(text))
@@ -272,13 +272,13 @@ def outcome_of(kind: str, text: str) -> Outcome:
     problems = tuple(report["run"]["problems"])
     disturbed = tuple(Disturbance(**fault).text for fault in report["disturbed"])
     state = "invalid" if problems else "disturbed" if disturbed else "valid"
-    return Outcome(state, problems=problems, disturbed=disturbed)
+    return TrafficOutcome(state, problems=problems, disturbed=disturbed)
 
 
-def _of_job(report: JobReport) -> Outcome:
+def _of_job(report: JobReport) -> TrafficOutcome:
     """Headlines are of the modelled network."""
     state = "invalid" if report.problems else "disturbed" if report.disturbed else "valid"
-    return Outcome(
+    return TrafficOutcome(
         state="failed" if report.errors else state,
         headlines=tuple(
             {

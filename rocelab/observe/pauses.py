@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from rocelab.agent.agent import clock_offset_ns
-from rocelab.dataplane.pfc.journal import Entry, JournalAction
+from rocelab.dataplane.pfc.journal import JournalAction, JournalEntry
 from rocelab.dataplane.pfc.reading import ClassCounters, ObservedPause, PauseReader, pauses
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import PausePlan, PausePort
@@ -100,7 +100,7 @@ class PauseWatch:
         )
 
 
-def _lateness(entries: list[Entry]) -> tuple[int, int, int] | None:
+def _lateness(entries: list[JournalEntry]) -> tuple[int, int, int] | None:
     late = [
         entry.value
         for entry in entries
@@ -112,7 +112,7 @@ def _lateness(entries: list[Entry]) -> tuple[int, int, int] | None:
     return round(float(p50)), round(float(p99)), max(late)
 
 
-def _least_held(plan: PausePlan, entries: list[Entry]) -> dict[tuple[PausePort, int], int]:
+def _least_held(plan: PausePlan, entries: list[JournalEntry]) -> dict[tuple[PausePort, int], int]:
     """The least that each NIC's receive buffer held when the NIC asked for a pause."""
     least: dict[tuple[PausePort, int], int] = {}
     for entry in entries:

@@ -38,7 +38,7 @@ NOTHING = "-"
 """The text of a cell without a value."""
 
 
-class Recording(Protocol):
+class PageRecording(Protocol):
     """Runs that a page plays again, such as `rocelab.report.replay.recording` makes them: JSON
     values for its script, and the dilation of the lab."""
 
@@ -68,7 +68,7 @@ class Toned:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Hyperlink:
     """A text that leads to `target`, an address or an anchor of the page."""
 
     text: str
@@ -84,9 +84,9 @@ class Value:
     resolution: float = 0.0
 
 
-Cell = str | int | float | Value | Toned | Link | None
+Cell = str | int | float | Value | Toned | Hyperlink | None
 Row = tuple[Cell, ...]
-Text = str | tuple[str | Link, ...]
+Text = str | tuple[str | Hyperlink, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Replay:
     """Runs to play again, or with `of_cells` the cells of a comparison to choose from. `record`
     makes them where they are wanted, None if there is nothing to play."""
 
-    record: Callable[[], Recording | None]
+    record: Callable[[], PageRecording | None]
     of_cells: bool = False
 
 
@@ -236,7 +236,7 @@ def text_of(cell: Cell, column: Column) -> str:
             return NOTHING
         case str():
             return cell
-        case Toned() | Link():
+        case Toned() | Hyperlink():
             return cell.text
         case Value():
             assert cell.number is not None
@@ -254,7 +254,7 @@ def plain(text: Text) -> str:
     """A text without its links."""
     if isinstance(text, str):
         return text
-    return "".join(part.text if isinstance(part, Link) else part for part in text)
+    return "".join(part.text if isinstance(part, Hyperlink) else part for part in text)
 
 
 def narrowed(table: Table) -> Table:

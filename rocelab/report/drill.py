@@ -23,8 +23,8 @@ from rocelab.report.document import (
     Code,
     Column,
     Document,
+    Hyperlink,
     Items,
-    Link,
     Note,
     Replay,
     Section,
@@ -278,14 +278,14 @@ def _health(report: HealthReport) -> Section:
     )
 
 
-def evidence_link(folder: str) -> Link | str:
+def evidence_link(folder: str) -> Hyperlink | str:
     """The link to a bundle from the page, which is beside the folder `evidence`; the name alone of
     a folder elsewhere."""
     parts = PurePath(folder).parts
     if EVIDENCE not in parts:
         return folder
     inside = PurePath(*parts[len(parts) - 1 - parts[::-1].index(EVIDENCE) :])
-    return Link(str(inside), f"{inside}/")
+    return Hyperlink(str(inside), f"{inside}/")
 
 
 def _about(result: DrillResult) -> list[Section]:

@@ -30,7 +30,7 @@ HEADLINES = (
 """KPIs that the table shows if measured, besides those that the drill expects."""
 
 
-class Outcome(StrEnum):
+class RepeatOutcome(StrEnum):
     """The outcome of a repeat."""
 
     PASSED = "passed"
@@ -44,7 +44,7 @@ class RepeatRow:
     missed their expectation, and in words why it failed or is invalid."""
 
     number: int
-    outcome: Outcome
+    outcome: RepeatOutcome
     figures: tuple[str, ...]
     unmet: frozenset[str]
     why: tuple[str, ...]
@@ -60,11 +60,11 @@ class RepeatTable:
 
     @property
     def valid(self) -> int:
-        return sum(row.outcome is not Outcome.INVALID for row in self.rows)
+        return sum(row.outcome is not RepeatOutcome.INVALID for row in self.rows)
 
     @property
     def failed(self) -> int:
-        return sum(row.outcome is Outcome.FAILED for row in self.rows)
+        return sum(row.outcome is RepeatOutcome.FAILED for row in self.rows)
 
     @property
     def summary(self) -> str:
@@ -88,9 +88,9 @@ class RepeatTable:
     def lines(self) -> list[str]:
         """A line for each reason why a repeat is invalid or, if there are several, failed."""
         where = f", phase {self.phase}," if self.phase else ""
-        said = {Outcome.INVALID: "is invalid"}
+        said = {RepeatOutcome.INVALID: "is invalid"}
         if len(self.rows) > 1:
-            said[Outcome.FAILED] = "failed"
+            said[RepeatOutcome.FAILED] = "failed"
         return [
             f"repeat {row.number}{where} {said[row.outcome]}: {reason}"
             for row in self.rows
@@ -129,7 +129,8 @@ def _row(
     kpis: Iterable[Kpi],
     resolution_ns: float,
 ) -> RepeatRow:
-    outcome = Outcome.INVALID if problems else Outcome.FAILED if misses else Outcome.PASSED
+    judged = RepeatOutcome.FAILED if misses else RepeatOutcome.PASSED
+    outcome = RepeatOutcome.INVALID if problems else judged
     cells = tuple("-" if problems else _cell(kpi, figures, resolution_ns) for kpi in kpis)
     unmet = frozenset(verdict.kpi for verdict in misses)
     why = problems or tuple(_missed(verdict, resolution_ns) for verdict in misses)
@@ -154,7 +155,11 @@ def _missed(verdict: Verdict, resolution_ns: float) -> str:
 
 def repeats_table(repeats: RepeatTable) -> Table:
     """A row for each repeat."""
-    tones = {Outcome.PASSED: Tone.GOOD, Outcome.FAILED: Tone.BAD, Outcome.INVALID: Tone.BAD}
+    tones = {
+        RepeatOutcome.PASSED: Tone.GOOD,
+        RepeatOutcome.FAILED: Tone.BAD,
+        RepeatOutcome.INVALID: Tone.BAD,
+    }
     return Table(
         "",
         (

@@ -30,7 +30,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """Columns side by side, by index, with the width of each."""
 
     columns: tuple[int, ...]
@@ -68,7 +68,7 @@ class WholeTable(Table):
         least = max((heading.minimum, *(cell.minimum for cell in cells)))
         return Wanted(max(least, min(most, READABLE)), most)
 
-    def _part(self, part: Part) -> Table:
+    def _part(self, part: TablePart) -> Table:
         """A plain table of these columns."""
         made = Table(
             box=self.box,
@@ -92,7 +92,7 @@ def _annotation(console: Console, text: TextType, style: str) -> Text:
     return console.render_str(text, style=style, highlight=False) if isinstance(text, str) else text
 
 
-def fitted(wanted: Sequence[Wanted], names: int, room: int) -> list[Part]:
+def fitted(wanted: Sequence[Wanted], names: int, room: int) -> list[TablePart]:
     """The columns in as few parts as fit into `room` characters, each beside the first `names`.
 
     A column that is too wide for that stands beside the first name alone. If even these two do not
@@ -100,7 +100,7 @@ def fitted(wanted: Sequence[Wanted], names: int, room: int) -> list[Part]:
     """
     every = tuple(range(len(wanted)))
     if sum(wanted[index].most for index in every) + _gaps(len(every), tight=False) <= room:
-        return [Part(every, tuple(width.most for width in wanted), tight=False)]
+        return [TablePart(every, tuple(width.most for width in wanted), tight=False)]
     parts: list[tuple[int, ...]] = []
     columns = every[:names]
     for index in every[names:]:
@@ -122,7 +122,7 @@ def _gaps(columns: int, *, tight: bool) -> int:
     return 2 + (columns - 1) * (2 if tight else 3) if columns else 0
 
 
-def _narrowed(wanted: Sequence[Wanted], columns: tuple[int, ...], room: int) -> Part:
+def _narrowed(wanted: Sequence[Wanted], columns: tuple[int, ...], room: int) -> TablePart:
     """The columns, narrowed until they fit, always the widest one that can still be narrowed."""
     widths = [wanted[index].most for index in columns]
     tight = sum(widths) + _gaps(len(columns), tight=False) > room
@@ -135,4 +135,4 @@ def _narrowed(wanted: Sequence[Wanted], columns: tuple[int, ...], room: int) -> 
                 break
             widths[max(able, key=lambda place: widths[place])] -= 1
             over -= 1
-    return Part(columns, tuple(widths), tight)
+    return TablePart(columns, tuple(widths), tight)

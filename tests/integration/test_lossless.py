@@ -15,7 +15,7 @@ import pytest
 from scapy.layers.l2 import Ether
 
 from rocelab.dataplane.pfc import control
-from rocelab.dataplane.pfc.journal import Entry, JournalAction
+from rocelab.dataplane.pfc.journal import JournalAction, JournalEntry
 from rocelab.dataplane.pfc.maps import CLASSES
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.base import Fault
@@ -189,7 +189,7 @@ def test_a_storm_has_begun_when_its_first_frame_is_there_and_else_nobody_knows_w
     storm = PauseStorm((rig.nic_link,), (LOSSLESS,))
     index = rig.gate * CLASSES + LOSSLESS
 
-    def pauses_sent(since: int) -> list[Entry]:
+    def pauses_sent(since: int) -> list[JournalEntry]:
         entries = rig.reader.entries(since)
         return [
             entry

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from rocelab.dataplane.pfc.journal import Entry, JournalAction
+from rocelab.dataplane.pfc.journal import JournalAction, JournalEntry
 from rocelab.faults.base import Timed
 from rocelab.faults.fault_spec import SINGLE_FAULT, FaultSpec
 from rocelab.faults.schedule import expand
@@ -157,7 +157,7 @@ def test_a_foreign_pause_frame_counts_from_its_arrival_and_expires_by_its_quanta
     wait_until(lambda: rig.counters()[place, 4].pauses_received > heard, "the frame has arrived")
     arrived_ns = monotonic_ns()
 
-    def expired() -> list[Entry]:
+    def expired() -> list[JournalEntry]:
         return [entry for entry in rig.reader.entries(known) if entry.what is JournalAction.EXPIRED]
 
     wait_until(lambda: len(expired()) == len(quanta), "both pauses end")

@@ -44,7 +44,7 @@ class JournalAction(IntEnum):
         return cls.LOST
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """`value`: ns after it was due, as modelled, of what STOPPED and STARTED; bytes in a NIC's
     receive buffer, of its PAUSE_SENT and REFRESHED; else 0."""
 
@@ -89,7 +89,7 @@ class PauseJournal:
                 del self._waiting[: os.write(self._descriptor, self._waiting)]
 
 
-def read(file: Path, since: int = 0) -> Iterator[Entry]:
+def read(file: Path, since: int = 0) -> Iterator[JournalEntry]:
     """The entries of the file, from its `since`-th on; none if there is no file."""
     try:
         with file.open("rb") as opened:
@@ -99,4 +99,4 @@ def read(file: Path, since: int = 0) -> Iterator[Entry]:
         return
     whole = memoryview(content)[: len(content) // _RECORD.size * _RECORD.size]
     for t_ns, value, slot, traffic_class, what in _RECORD.iter_unpack(whole):
-        yield Entry(t_ns, value, slot, traffic_class, JournalAction(what))
+        yield JournalEntry(t_ns, value, slot, traffic_class, JournalAction(what))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rocelab.base.errors import InputError
 from rocelab.dataplane.pfc import control, journal
-from rocelab.dataplane.pfc.journal import Entry, JournalAction
+from rocelab.dataplane.pfc.journal import JournalAction, JournalEntry
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps, held_now
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.linux import bpf
@@ -114,7 +114,7 @@ class PauseReader(Closing):
         """Whether the PFC process runs."""
         return control.is_alive(self._files)
 
-    def entries(self, since: int = 0) -> list[Entry]:
+    def entries(self, since: int = 0) -> list[JournalEntry]:
         """What the pausing process did, from its `since`-th record on."""
         return list(journal.read(control.journal_file(self._files), since))
 
@@ -211,7 +211,7 @@ class PauseReader(Closing):
         return tuple(places)
 
 
-def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[ObservedPause]:
+def pauses(plan: PausePlan, entries: Iterable[JournalEntry]) -> list[ObservedPause]:
     """The pauses that ports obeyed, in order of their beginnings."""
     begun: dict[_PlaceKey, int] = {}
 
@@ -231,7 +231,7 @@ _PlaceKey = tuple[int, int]
 
 
 def _ended(
-    entries: Iterable[Entry], begun: dict[_PlaceKey, int]
+    entries: Iterable[JournalEntry], begun: dict[_PlaceKey, int]
 ) -> Iterator[tuple[_PlaceKey, int, int, JournalAction]]:
     """Every pause that ends in these entries: its place, beginning, end, and what ended it.
     `begun` has those that last before, and after."""
@@ -266,7 +266,7 @@ class PauseHistory:
         self._places: dict[_PlaceKey, PortActions] = {}
         self._begun: dict[_PlaceKey, int] = {}
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[JournalEntry]) -> None:
         """Add the entries after those added before."""
         before = list(self._begun)
         for place, begin_ns, end_ns, _ in _ended(self._counted(entries), self._begun):
@@ -282,7 +282,7 @@ class PauseHistory:
         """What was done at a port to a class so far."""
         return self._places.get((slot, traffic_class)) or PortActions()
 
-    def _counted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def _counted(self, entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
         for entry in entries:
             self.entries += 1
             self.last_ns = max(self.last_ns, entry.t_ns)

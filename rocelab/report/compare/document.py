@@ -32,8 +32,8 @@ from rocelab.report.document import (
     Column,
     Document,
     Figure,
+    Hyperlink,
     Items,
-    Link,
     Note,
     Replay,
     Row,
@@ -85,7 +85,7 @@ def comparison_document(comparison: Comparison) -> Document:
         lead=(
             f"{job['pattern']} of {job['size']} over {counted(job['ranks'], 'rank')} under "
             f"{counted(len(comparison.kinds), 'scheme')}, in the reporting format of ",
-            Link("draft-calabria-bmwg-ai-fabric-training-bench-03", DRAFT),
+            Hyperlink("draft-calabria-bmwg-ai-fabric-training-bench-03", DRAFT),
             ", test category 3 (load balancing efficacy). The draft sets no limits to pass, and "
             "neither does this page.",
         ),

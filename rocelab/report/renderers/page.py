@@ -21,8 +21,8 @@ from rocelab.report.document import (
     Chapter,
     Document,
     Figure,
-    Link,
-    Recording,
+    Hyperlink,
+    PageRecording,
     Replay,
     Section,
     Table,
@@ -52,7 +52,7 @@ class Drawn:
 class Recorded:
     """Runs that are recorded."""
 
-    recording: Recording
+    recording: PageRecording
     of_cells: bool
 
 
@@ -85,7 +85,7 @@ def inline(text: Text) -> Markup:
     parts = (text,) if isinstance(text, str) else text
     return Markup("").join(
         Markup('<a href="{}">{}</a>').format(part.target, part.text)
-        if isinstance(part, Link)
+        if isinstance(part, Hyperlink)
         else _coded(part)
         for part in parts
     )
@@ -98,7 +98,8 @@ def rows(table: Table) -> Iterator[list[tuple[str, Markup]]]:
         for cell, column in zip(row, table.columns, strict=True):
             tone = _CLASSES.get(tone_of(cell), "")
             classes = " ".join(filter(None, ("" if column.is_text else "n", tone)))
-            content = inline((cell,)) if isinstance(cell, Link) else escape(text_of(cell, column))
+            is_link = isinstance(cell, Hyperlink)
+            content = inline((cell,)) if is_link else escape(text_of(cell, column))
             cells.append((classes, content))
         yield cells
 

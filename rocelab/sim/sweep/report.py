@@ -25,7 +25,7 @@ from rocelab.report.document import (
     Column,
     Document,
     Figure,
-    Link,
+    Hyperlink,
     Note,
     Section,
     Table,
@@ -169,7 +169,7 @@ def _all_figures(sweep: Sweep, rows: Sequence[Row], *, repeats: bool) -> tuple[B
     table = figures_table(sweep, rows, figure_names(sweep, rows))
     pages = len(commands(sweep, rows))
     links = (
-        Link(f"cell {number}", f"#cell-{number}") if number <= pages else ""
+        Hyperlink(f"cell {number}", f"#cell-{number}") if number <= pages else ""
         for number in range(1, len(table.rows) + 1)
     )
     linked = tuple((*row, link) for row, link in zip(table.rows, links, strict=True))

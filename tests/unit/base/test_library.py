@@ -83,7 +83,7 @@ def test_each_function_is_compiled_once_for_its_annotated_types(source: Path) ->
     module.LIBRARY.compile(lambda done, total: steps.append((done, total)))
     assert steps == [(number, 3) for number in range(4)]
     functions = (module.doubled, module.total, module.more)
-    assert [len(each.dispatcher.overloads) for each in functions] == [1, 1, 1]
+    assert [len(function.dispatcher.overloads) for function in functions] == [1, 1, 1]
     assert summed(module) == (24.0 + 9.0, 24.0)
     with pytest.raises(TypeError):
         module.total(module.Tables(np.zeros(1), np.zeros((1, 1))), 1)

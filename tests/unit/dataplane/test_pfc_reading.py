@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rocelab.base.errors import InputError
 from rocelab.cli import lifecycle
 from rocelab.dataplane.pfc import control, journal, overview
-from rocelab.dataplane.pfc.journal import Entry, JournalAction, PauseJournal
+from rocelab.dataplane.pfc.journal import JournalAction, JournalEntry, PauseJournal
 from rocelab.dataplane.pfc.overview import LosslessOverview, read_overview
 from rocelab.dataplane.pfc.reading import PauseHistory, PauseReader, pauses
 from rocelab.lab.status import LabStatus
@@ -39,8 +39,8 @@ def reader(lab: FakeLab) -> Iterator[PauseReader]:
     assert lab.maps.closed
 
 
-def entry(t_ns: int, what: JournalAction, slot: int = 1, traffic_class: int = 3) -> Entry:
-    return Entry(t_ns, 0, slot, traffic_class, what)
+def entry(t_ns: int, what: JournalAction, slot: int = 1, traffic_class: int = 3) -> JournalEntry:
+    return JournalEntry(t_ns, 0, slot, traffic_class, what)
 
 
 # The journal
@@ -54,8 +54,8 @@ def test_a_journal_is_read_from_where_one_was(tmp_path: Path) -> None:
     noted.note(20, JournalAction.STARTED, 7, 3, value=5)
     noted.flush()
     assert list(journal.read(file)) == [
-        Entry(10, -2, 7, 3, JournalAction.STOPPED),
-        Entry(20, 5, 7, 3, JournalAction.STARTED),
+        JournalEntry(10, -2, 7, 3, JournalAction.STOPPED),
+        JournalEntry(20, 5, 7, 3, JournalAction.STARTED),
     ]
     with file.open("ab") as opened:
         opened.write(b"half")
@@ -247,7 +247,7 @@ def test_only_what_is_new_in_the_journal_is_read(
     asked = []
     read = journal.read
 
-    def noted(file: Path, since: int = 0) -> Iterator[Entry]:
+    def noted(file: Path, since: int = 0) -> Iterator[JournalEntry]:
         asked.append(since)
         return read(file, since)
 

@@ -16,8 +16,8 @@ from rocelab.report.document import (
     Column,
     Document,
     Figure,
+    Hyperlink,
     Items,
-    Link,
     Note,
     Section,
     Table,
@@ -60,7 +60,7 @@ DOCUMENT = Document(
     kind="rocelab drill `link-flap`",
     meta="lab zone-small",
     answer=(
-        Note(("Two flows out: see ", Link("evidence", "evidence/1/"))),
+        Note(("Two flows out: see ", Hyperlink("evidence", "evidence/1/"))),
         Cards((Card("Packets lost", "62"),)),
     ),
 )

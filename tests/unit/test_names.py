@@ -1,0 +1,100 @@
+"""Names in the code: values have nouns of the field, and a class has a name of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.documents import DOCUMENTS, document_sections
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("rocelab", "tests", "bench", "examples", "scripts", "docs")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+NO_NOUNS = frozenset(("each", "found", "given", "ours", "own", "shown", "told"))
+METAPHORS = frozenset(("canary", "crew", "housing", "parcel", "toll"))
+
+SHARED = frozenset(
+    (
+        # What is up in tests does more than in commands.
+        *("Lab", "RunningLab"),
+        # Rows of the packet engine's tables, by whose names its functions are compiled.
+        *("Event", "Flow", "Port", "State"),
+    )
+)
+"""Names of public classes that two modules have."""
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Lines and names of locals, arguments and loop variables; not those of fields of a class, nor
+    what a module gives."""
+    fields = {
+        target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef | ast.Module)
+        for statement in node.body
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for target in getattr(statement, "targets", None) or [statement.target]  # type: ignore[union-attr]
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) if node not in fields:
+                yield node.lineno, name
+            case ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                yield node.lineno, name
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f():\n    found = 1",
+        "def f(found): ...",
+        "[0 for found in ()]",
+        "lambda found: 0",
+        "for found in (): ...",
+        "if (found := 1): ...",
+        "try: ...\nexcept E as found: ...",
+    ],
+)
+def test_the_check_finds_every_way_to_bind_a_name(code: str) -> None:
+    assert "found" in {name for _, name in bound_names(ast.parse(code))}
+
+
+def test_fields_of_a_class_are_no_locals() -> None:
+    assert list(bound_names(ast.parse("class Check:\n    found: str\n    own = 1"))) == []
+
+
+def test_values_have_nouns_for_names() -> None:
+    refused = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in FILES
+        for line, name in bound_names(ast.parse(path.read_text()))
+        if name in NO_NOUNS | METAPHORS
+    ]
+    assert refused == []
+
+
+def test_no_two_modules_have_a_public_class_of_one_name() -> None:
+    modules = defaultdict(list)
+    for path in sorted((ROOT / "rocelab").rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(path.relative_to(ROOT).as_posix())
+    shared = {name: paths for name, paths in modules.items() if len(paths) > 1}
+    assert {name: paths for name, paths in shared.items() if name not in SHARED} == {}
+    assert shared.keys() >= SHARED
+
+
+def test_what_a_key_of_a_document_is_stands_below_its_field() -> None:
+    for document in DOCUMENTS:
+        for section in document_sections(document):
+            keys = "|".join(key for key, _, _ in section.rows)
+            listed = re.findall(rf"(?:^|[.;]\s+)((?:{keys})):\s", section.text)
+            assert listed == [], f"{document.title}, {section.heading}"
