@@ -72,7 +72,7 @@ def memory_text(memory_bytes: int) -> str:
 def _uses(spec: LabSpec) -> tuple[str, ...]:
 
     engine = spec.queues.engine
-    found = {
+    features = {
         "hash seed": spec.hashing.seed != 0,
         "bpf or red queues": engine is QueueEngine.AUTO,
         f"{engine} queues": engine in (QueueEngine.BPF, QueueEngine.RED),
@@ -80,7 +80,7 @@ def _uses(spec: LabSpec) -> tuple[str, ...]:
         "BFD": spec.routing.bfd is not None,
         "IPv6 (unnumbered)": not spec.is_numbered,
     }
-    return tuple(name for name, used in found.items() if used)
+    return tuple(name for name, used in features.items() if used)
 
 
 def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, bool, Row]]:
@@ -91,28 +91,28 @@ def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, boo
     from rocelab.base.errors import SpecError
     from rocelab.labfile.catalog import find, own_files, shipped_names
 
-    own = own_files(catalog)
-    found = []
-    for name in sorted({*own, *shipped_names(catalog)}):
+    files = own_files(catalog)
+    rows = []
+    for name in sorted({*files, *shipped_names(catalog)}):
         path = find(name, catalog)
         try:
-            found.append((name, name in own, read(path)))
+            rows.append((name, name in files, read(path)))
         except SpecError as error:
-            if name not in own:
+            if name not in files:
                 raise
             problem = replace(error.problems[0], hint=None)
             note(f"not listed, not a valid {catalog.kind}: {problem}")
-    return found
+    return rows
 
 
-def marked(name: str, own: bool) -> str:
+def marked(name: str, is_own: bool) -> str:
     """A name in a list, marked if it is of the user's own file."""
-    return f"{name} (own)" if own else name
+    return f"{name} (own)" if is_own else name
 
 
 def say_own(catalog: Catalog, rows: Sequence[tuple[str, bool, object]]) -> None:
     """Explain the marks of a list, if it has any."""
-    if any(own for _, own, _ in rows):
+    if any(is_own for _, is_own, _ in rows):
         say(f"(own): in {catalog.folder}/ of this folder, and preferred to a shipped one.")
 
 
@@ -134,7 +134,7 @@ def list_catalog(json: JsonOption = False) -> None:
     available = available_memory(Path("/proc/meminfo").read_text())
     rows = listed(LABS, lambda path: catalog_row(load_spec(path), available))
     if json:
-        write_json([{**asdict(row), "name": name, "own": own} for name, own, row in rows])
+        write_json([{**asdict(row), "name": name, "own": is_own} for name, is_own, row in rows])
         return
     table = Table(
         "",
@@ -145,7 +145,7 @@ def list_catalog(json: JsonOption = False) -> None:
         ),
         tuple(
             (
-                marked(name, own),
+                marked(name, is_own),
                 row.kind,
                 ", ".join(row.uses),
                 "runs here" if row.fits else "simulate only",
@@ -155,7 +155,7 @@ def list_catalog(json: JsonOption = False) -> None:
                 row.sessions,
                 memory_text(row.memory_bytes),
             )
-            for name, own, row in rows
+            for name, is_own, row in rows
         ),
     )
     show_blocks(table)

@@ -89,17 +89,17 @@ def list_drills(json: JsonOption = False) -> None:
 
     rows = listed(DRILLS, lambda path: row_of(load_drill(path)))
     if json:
-        write_json([{**asdict(row), "name": name, "own": own} for name, own, row in rows])
+        write_json([{**asdict(row), "name": name, "own": is_own} for name, is_own, row in rows])
         return
     lines = tuple(
         (
-            marked(name, own),
+            marked(name, is_own),
             row.lab,
             row.kind,
             row.title,
             "" if row.seconds is None else row.seconds,
         )
-        for name, own, row in rows
+        for name, is_own, row in rows
     )
     texts = columns(Unit.TEXT, "drill", "lab", "kind", "what it is")
     show_blocks(Table("", (*texts, Column("a repeat", Unit.SECONDS)), lines))
@@ -294,11 +294,11 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
     from rocelab.results.difference import difference
 
     with fitting(f"{old} or {new}"):
-        found = difference(old, new)
+        result = difference(old, new)
         if json:
-            write([to_json(found)])
+            write([to_json(result)])
         else:
-            show_document(difference_document(found))
+            show_document(difference_document(result))
 
 
 @app.command()

@@ -290,9 +290,9 @@ def _print_status(state: LabStatus) -> None:
         f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
         f"{size(state.pss_bytes)} PSS of daemons"
     )
-    each = ", ".join(f"{role} {size(pss_bytes)}" for role, pss_bytes in state.pss_of_roles.items())
+    sizes = ", ".join(f"{role} {size(pss_bytes)}" for role, pss_bytes in state.pss_of_roles.items())
     said = (f"FRR's memory: {state.frr_memory}",) if state.frr_memory else ()
-    say("; ".join((*said, *((f"a switch: {each}",) if each else ()))))
+    say("; ".join((*said, *((f"a switch: {sizes}",) if sizes else ()))))
     if state.faults:
         faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
         say(f"injected fault {faults}: `rocelab fault list {state.lab}`")

@@ -148,17 +148,17 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
         say("The routes cannot deadlock: each goes up, then down, whichever links fail.")
         return
     with progress_bars() as progress:
-        found = search(fabric, progress)
-    if not found.states:
+        outcome = search(fabric, progress)
+    if not outcome.states:
         say(
             "Whether the routes can deadlock is unknown: there are too many to follow. With "
             "routing.valley_free each goes up, then down, which needs no search."
         )
-    elif found.cycle is None:
-        scope = _searched(found.alone, len(fabric.trunks), pairs=found.pairs)
+    elif outcome.cycle is None:
+        scope = _searched(outcome.alone, len(fabric.trunks), pairs=outcome.pairs)
         say(f"The routes cannot deadlock, {scope}.")
     else:
-        say(f"A deadlock is possible: buffers depend on each other along {found.cycle}.")
+        say(f"A deadlock is possible: buffers depend on each other along {outcome.cycle}.")
 
 
 def _memory_table(carvings: Sequence[Carving], pfc: PfcSpec) -> Table:

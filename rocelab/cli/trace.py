@@ -65,10 +65,10 @@ def reference(
             report = simulate(spec, jobs, progress=progress)
             return report.jobs[0].headline("iteration_time").modelled.median
 
-        found = compare(test, time_ns)
+        comparisons = compare(test, time_ns)
     if json:
         of = {"pattern": test.pattern.value, "ranks": test.ranks, "notes": test.notes}
-        write_json({**of, "sizes": [asdict(row) for row in found], "fit": asdict(fit)})
+        write_json({**of, "sizes": [asdict(row) for row in comparisons], "fit": asdict(fit)})
         return
     for note in test.notes:
         err().print(f"note: {note}", markup=False, soft_wrap=True)
@@ -81,7 +81,7 @@ def reference(
         ),
         tuple(
             (row.size_bytes, row.measured_busbw_gbs, row.simulated_busbw_gbs, row.ratio)
-            for row in found
+            for row in comparisons
         ),
     )
     text = (

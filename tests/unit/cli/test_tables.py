@@ -254,10 +254,10 @@ def test_a_table_keeps_names_and_figures_whole(
     show(rocelab, tmp_path)
     assert module in {maker for maker, _ in tables}
     for _, table in list(tables):
-        shown = rich_table(table)
+        grid = rich_table(table)
         for width in NARROW:
-            assert broken(lambda console, t=shown: console.print(t), width) == set()
-            assert too_long(lambda console, t=shown: console.print(t), width) == []
+            assert broken(lambda console, t=grid: console.print(t), width) == set()
+            assert too_long(lambda console, t=grid: console.print(t), width) == []
 
 
 def test_every_module_that_makes_tables_is_held_to_it() -> None:
