@@ -159,7 +159,7 @@ def _ns3_columns(rows: Sequence[Sequence[str]]) -> Columns | None:
         return None
     if max(max(map(len, words)) for words in counts) > MOST_DIGITS:
         return None
-    source_of, destination_of, size_bytes = (np.array(list(map(int, each))) for each in counts)
+    source_of, destination_of, size_bytes = (np.array(list(map(int, column))) for column in counts)
     try:
         start_s = np.array(list(map(float, start)))
     except ValueError:

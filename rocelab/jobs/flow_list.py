@@ -32,7 +32,9 @@ class FlowList:
 
     def workload(self) -> Workload:
         """A step for each flow, numbered from 1, each on queue pairs of its own."""
-        rows = (each.reshape(-1, 1) for each in (self.source, self.destination, self.size_bytes))
+        rows = (
+            column.reshape(-1, 1) for column in (self.source, self.destination, self.size_bytes)
+        )
         columns = zip(self.start_s.tolist(), map(Sends, *rows), strict=True)
         steps = tuple(
             Step(f"flow {number}", (), start_s, sends)

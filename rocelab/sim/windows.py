@@ -58,8 +58,8 @@ def round_trips_s(sent: Sent, paths: Paths, capacity_bps: Floats, latency_s: flo
     packet_bits: Floats = sent.bits / sent.packets
     acked_bits: Floats = packet_bits * np.minimum(sent.window, sent.ack_every)
     on_links_s = serialised_s(packet_bits, acked_bits, sums_s[sent.flow], slowest_s[sent.flow])
-    found: Floats = on_links_s + 2 * latency_s * links_on_path(paths)[sent.flow]
-    return found
+    times_s: Floats = on_links_s + 2 * latency_s * links_on_path(paths)[sent.flow]
+    return times_s
 
 
 def held_back(sent: Sent, round_s: Floats) -> Floats:
@@ -90,6 +90,6 @@ def held_back(sent: Sent, round_s: Floats) -> Floats:
         crosses = number - window > of_flow
         extra_s += np.where(crosses, np.maximum(0.0, gap_s - apart_s), 0.0)
         ratio = 1 + extra_s / (sent.over_s[order] - begin_s)
-    found = np.ones(len(order))
-    found[order] = np.where(np.isfinite(ratio), ratio, 1.0)
-    return found
+    factors = np.ones(len(order))
+    factors[order] = np.where(np.isfinite(ratio), ratio, 1.0)
+    return factors

@@ -349,7 +349,7 @@ def test_a_fault_of_a_link_is_told_to_the_kernel_with_no_other_work_between(
     loss = Impairment(ImpairmentKind.LOSS, 0.02)
     fault = CableFault((link,), "grey-loss", loss, towards_node)
     lab = SimpleNamespace(impairments=impairments)
-    told = fault.schedule(cast(Any, lab), 10**9, None)
+    timing = fault.schedule(cast(Any, lab), 10**9, None)
     directions = 1 if towards_node else 2
-    assert (told.width_ns, maps.written) == (1000, directions)
+    assert (timing.width_ns, maps.written) == (1000, directions)
     assert maps.now_ns >= 3 * 10**9 * directions

@@ -423,12 +423,12 @@ WORDS = ["0", "1", "12", "2000000", "-1", "1.5", "1e-3", "nan", "x"]
 
 @given(st.lists(st.lists(st.sampled_from(WORDS), min_size=5, max_size=7), min_size=1, max_size=4))
 def test_all_lines_at_once_are_read_as_one_by_one(rows: list[list[str]]) -> None:
-    found = flow_files._ns3_columns(rows)
+    columns = flow_files._ns3_columns(rows)
     try:
         flows = [flow_files._ns3_flow(words) for words in rows]
         assert all(source != destination for source, destination, *_ in flows)
     except (RefusedError, AssertionError):
-        assert found is None
+        assert columns is None
     else:
-        assert found is not None
-        assert list(zip(*(column.tolist() for column in found), strict=True)) == flows
+        assert columns is not None
+        assert list(zip(*(column.tolist() for column in columns), strict=True)) == flows
