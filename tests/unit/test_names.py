@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,17 @@ SHARED = frozenset(
 """Names of public classes that two modules have."""
 
 
+def targets(statement: ast.stmt) -> Sequence[ast.expr]:
+    """What an assignment assigns to; nothing for another statement."""
+    match statement:
+        case ast.Assign(targets=names):
+            return names
+        case ast.AnnAssign(target=name):
+            return (name,)
+        case _:
+            return ()
+
+
 def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Lines and names of locals, arguments and loop variables; not those of fields of a class, nor
     what a module gives."""
@@ -38,8 +49,7 @@ def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef | ast.Module)
         for statement in node.body
-        if isinstance(statement, ast.Assign | ast.AnnAssign)
-        for target in getattr(statement, "targets", None) or [statement.target]  # type: ignore[union-attr]
+        for target in targets(statement)
     }
     for node in ast.walk(tree):
         match node:
@@ -82,7 +92,7 @@ def test_values_have_nouns_for_names() -> None:
 
 
 def test_no_two_modules_have_a_public_class_of_one_name() -> None:
-    modules = defaultdict(list)
+    modules: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "rocelab").rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
