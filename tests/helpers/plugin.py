@@ -37,9 +37,9 @@ class PluginEnvironment:
         self.python = folder / "bin" / "python"
         (self.site,) = folder.glob("lib/python*/site-packages")
         home = Path(rocelab.__file__).parents[1]
-        ours = Path(str(distribution("rocelab").locate_file("")))
-        (self.site / "beneath.pth").write_text(f"{home}\n{ours}\n")
-        (info,) = ours.glob("rocelab-*.dist-info")
+        root = Path(str(distribution("rocelab").locate_file("")))
+        (self.site / "beneath.pth").write_text(f"{home}\n{root}\n")
+        (info,) = root.glob("rocelab-*.dist-info")
         shutil.copytree(info, self.site / info.name)
 
     @classmethod

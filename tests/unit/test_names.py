@@ -25,6 +25,8 @@ SHARED = frozenset(
         *("Lab", "RunningLab"),
         # Rows of the packet engine's tables, by whose names its functions are compiled.
         *("Event", "Flow", "Port", "State"),
+        # A rate that a workload reports, and a flow's throughput in a document.
+        "Rate",
     )
 )
 """Names of public classes that two modules have."""

@@ -14,8 +14,8 @@ from rocelab.labfile.base import SpecModel
 from rocelab.labfile.schemes.base import Scheme
 
 
-def _scheme(name: str, found: object) -> type[Scheme]:
-    scheme = kind_model(name, found, Scheme)
+def _scheme(name: str, value: object) -> type[Scheme]:
+    scheme = kind_model(name, value, Scheme)
     if scheme.controller is not None and scheme.unpredictable is None:
         raise TypeError(f"{scheme.__name__} has a controller, and lacks unpredictable")
     return scheme
