@@ -18,6 +18,7 @@ from rocelab.live.state import condition, find_link
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sessions import ANSWER_LIMIT_S, links_by_neighbour
 from rocelab.planning.fabric import Fabric, Link, Port
+from rocelab.planning.zones import zone_titles
 
 LOG_BYTES = 8192
 LOG_LINES = 20
@@ -36,7 +37,7 @@ def node_document(feed: Feed, name: str) -> Mapping[str, object]:
     return {
         "name": name,
         "role": node.role.name,
-        "zone": node.zone,
+        "zone": zone_titles(feed.lab.fabric).get(name),
         "asn": node.asn,
         "loopback": node.loopback,
         "t_ns": reading.time_ns,

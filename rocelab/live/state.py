@@ -26,15 +26,18 @@ from rocelab.live.events import (
 from rocelab.observe.health.reading import Reading
 from rocelab.planning.fabric import Fabric, Link, Node
 from rocelab.planning.queues import lab_rate_bps
+from rocelab.planning.zones import zone_titles
 
 METRICS = ("load", "marks", "drops", "pauses", "errors")
 
 
 class NodeState(StrEnum):
-    """`DEGRADED`: a port without carrier, a session that is down, a route with fewer next hops than
-    planned. `DOWN`: no port has carrier, or none of its sessions is up."""
+    """`REROUTED`: only routes have fewer next hops than planned, for a cause elsewhere.
+    `DEGRADED`: a port without carrier, a session that is down. `DOWN`: no port has carrier, or none
+    of its sessions is up."""
 
     OK = "ok"
+    REROUTED = "rerouted"
     DEGRADED = "degraded"
     DOWN = "down"
 
@@ -70,8 +73,8 @@ def condition(fabric: Fabric, node: str, reading: Reading) -> Condition | None:
         if link.name in reading.sessions
     ]
     incomplete = reading.routes_incomplete.get(node, 0)
-    state = NodeState.OK
-    if incomplete or not all(seen) or not all(sessions):
+    state = NodeState.REROUTED if incomplete else NodeState.OK
+    if not all(seen) or not all(sessions):
         state = NodeState.DEGRADED
     if not any(seen) or (sessions and not any(sessions)):
         state = NodeState.DOWN
@@ -122,6 +125,7 @@ class LabState:
 
     def document(self) -> dict[str, object]:
         """The message `fabric`."""
+        titles = zone_titles(self.fabric)
         return {
             "lab": self.fabric.name,
             "read_only": self.read_only,
@@ -129,18 +133,18 @@ class LabState:
             "metrics": METRICS,
             "scheme": self.scheme,
             "schemes": scheme_kinds(),
-            "nodes": [self._node(node) for node in self.fabric.nodes],
+            "nodes": [self._node(node, titles) for node in self.fabric.nodes],
             "links": [self._link(link) for link in self.fabric.links],
             "faults": [document(fault) for fault in self.faults.values()],
             "use": document(self.use) if self.use else None,
         }
 
-    def _node(self, node: Node) -> Mapping[str, object]:
+    def _node(self, node: Node, titles: Mapping[str, str]) -> Mapping[str, object]:
         return {
             "name": node.name,
             "role": node.role.name,
             "tier": node.role.tier,
-            "zone": node.zone,
+            "zone": titles.get(node.name),
             "state": self.conditions.get(node.name, Condition()).state.value,
         }
 

@@ -51,6 +51,16 @@ def divisions(fabric: Fabric) -> tuple[Division, ...]:
     return tuple(_division(fabric, by_role, group) for group in reversed(groups))
 
 
+def zone_titles(fabric: Fabric) -> dict[str, str]:
+    """The zone of each node that is in one, by name: `zone 2`, `plane 1`, `segment 3`."""
+    word_of = {role: division.word for division in divisions(fabric) for role in division.roles}
+    return {
+        node.name: f"{word_of[node.role]} {node.zone}"
+        for node in fabric.nodes
+        if node.zone is not None
+    }
+
+
 def _division(fabric: Fabric, by_role: dict[Role, list[Node]], roles: list[Role]) -> Division:
     zones = sorted({node.zone for role in roles for node in by_role[role] if node.zone is not None})
     if not zones:

@@ -2,7 +2,7 @@
 // and found. Zooming moves both. Gives what was pointed at or chosen to its callbacks.
 
 import { h } from "./elements.js";
-import { SIGNS, place, scale, shown, style } from "./format.js";
+import { SIGNS, STATES, place, scale, shown, style } from "./format.js";
 import { TRUNK } from "./layout.js";
 import { paced } from "./pace.js";
 
@@ -10,6 +10,7 @@ const NEAR = 7;
 const LANE = 2.2;
 const MARGIN = 34;
 const CAPTION = 130;
+const NARROW_STAGE = 480;
 
 export class Drawing {
   // `pick`: a box or an edge was chosen. `tip`: what to say of an edge under the pointer, or null.
@@ -42,7 +43,7 @@ export class Drawing {
     this.labels.replaceChildren();
     this.buttons.clear();
     for (const frame of placed.frames) {
-      this.labels.append(at(h("div", { class: "frame" }, h("span", {}, `zone ${frame.zone}`)), frame));
+      this.labels.append(at(h("div", { class: "frame" }, h("span", {}, frame.zone)), frame));
     }
     for (const caption of placed.captions) {
       const made = h("div", { class: "caption" }, caption.text);
@@ -61,8 +62,12 @@ export class Drawing {
     const width = this.stage.clientWidth;
     const height = this.stage.clientHeight - this.stage.querySelector("#key").offsetHeight;
     const { placed } = this;
-    const k = Math.min(1.25, (width - 2 * MARGIN) / (placed.width + CAPTION), (height - 2 * MARGIN) / (placed.height + 20));
-    const x = (width - (placed.width - CAPTION) * k) / 2;
+    // On a phone the width is for nodes alone.
+    const isNarrow = width < NARROW_STAGE;
+    const [margin, caption] = isNarrow ? [6, 0] : [MARGIN, CAPTION];
+    this.stage.classList.toggle("is-narrow", isNarrow);
+    const k = Math.min(1.25, (width - 2 * margin) / (placed.width + caption), (height - 2 * MARGIN) / (placed.height + 20));
+    const x = (width - (placed.width - caption) * k) / 2;
     const y = (height - placed.height * k) / 2;
     d3.select(this.canvas).call(this.zoom.transform, d3.zoomIdentity.translate(x, y).scale(k));
   }
@@ -109,7 +114,7 @@ export class Drawing {
       for (const [direction, side] of [[0, 1], [1, -1]]) {
         const value = Math.max(...links.map((each) => view.value(2 * each.index + direction)));
         const t = place(view.metric, value);
-        const colour = value ? colours(0.15 + 0.85 * t) : ink.idle;
+        const colour = value ? colours(t) : ink.idle;
         line(context, way, shift + side * LANE, colour, value ? 1.6 + 2.6 * t : 1.1);
       }
     });
@@ -119,12 +124,12 @@ export class Drawing {
     const button = this.buttons.get(box.key);
     const state = view.stateOf(box);
     const text = view.nameOf(box);
-    const said = box.narrow ? `${state === "ok" ? "" : SIGNS[state]}${text.replace(/^\w+-(?=[a-z])/, "")}` : `${SIGNS[state]} ${text}`;
+    const said = box.narrow ? `${state === "ok" || state === "rerouted" ? "" : SIGNS[state]}${text.replace(/^\w+-(?=[a-z])/, "")}` : `${SIGNS[state]} ${text}`;
     if (button.textContent !== said) button.textContent = said;
     button.className = `node ${state}${box.node ? "" : " many"}${box.node?.tier === 0 ? " server" : ""}${box.narrow ? " narrow" : ""}`;
     button.toggleAttribute("data-chosen", view.chosen === (box.node?.name ?? box.key));
     button.toggleAttribute("data-path", Boolean(box.node && view.passed.has(box.node.name)));
-    const label = `${text}: ${state === "ok" ? "as planned" : state}`;
+    const label = `${text}: ${STATES[state]}`;
     if (button.title !== label) {
       button.title = label;
       button.setAttribute("aria-label", label);
@@ -234,13 +239,15 @@ function away(way, x, y) {
   return least;
 }
 
+const MOST_TOLD = 8;
+
+// Lines about an edge: of several links each by its name, the worst of each direction beyond some.
 export function tipOf(edge, view) {
-  const [link] = edge.links;
-  const lines = edge.links.length > 1 ? [`${edge.links.length} links, the worst of each direction`] : [link.name];
-  for (const [way, to] of [[0, edge.b], [1, edge.a]]) {
-    const value = Math.max(...edge.links.map((each) => view.value(2 * each.index + way)));
-    lines.push(`to ${view.nameOf(to)}: ${shown(view.metric, value)}`);
+  const told = (links, way) => shown(view.metric, Math.max(...links.map(({ index }) => view.value(2 * index + way))));
+  const dark = (links) => (links.some((each) => view.isDark(each)) ? ", without carrier" : "");
+  if (edge.links.length > 1 && edge.links.length <= MOST_TOLD) {
+    return [`${edge.links.length} links, up and down`, ...edge.links.map((link) => `${link.name}: ${told([link], 0)}, ${told([link], 1)}${dark([link])}`)];
   }
-  if (edge.links.some((each) => view.isDark(each))) lines.push("without carrier");
-  return lines;
+  const name = edge.links.length > 1 ? `${edge.links.length} links, the worst of each direction` : edge.links[0].name;
+  return [`${name}${dark(edge.links)}`, ...[[0, edge.b], [1, edge.a]].map(([way, to]) => `to ${view.nameOf(to)}: ${told(edge.links, way)}`)];
 }

@@ -31,7 +31,6 @@ export function layout(fabric, folded, width, height) {
 
 function arranged(fabric, folded, width, height) {
   const { nodes } = fabric;
-  const shownZones = [...new Set(nodes.filter((node) => node.zone != null).map((node) => node.zone))];
   const boxes = [];
   const boxOf = new Map();
   const frames = [];
@@ -39,14 +38,13 @@ function arranged(fabric, folded, width, height) {
   const pitch = Math.max(ROW[0], Math.min(ROW[1], (height - 200) / Math.max(1, tiers.length)));
   const rowOf = new Map(tiers.map((tier, index) => [tier, index * pitch]));
   const bottom = tiers.length ? (tiers.length - 1) * pitch : 0;
-  let x = 0;
-  const room = Math.max(300, (width - 150) / Math.max(1, shownZones.length));
+  const bands = bandsOf(nodes);
 
   const add = (box, members) => {
     boxes.push(box);
     for (const node of members) boxOf.set(node.name, box);
   };
-  const row = (members, left, zoneWidth, y) => {
+  const row = (members, left, zoneWidth, y, room) => {
     const box = boxWidth(members.length, room);
     const total = members.length * (box + GAP) - GAP;
     members.forEach((node, index) => add(
@@ -55,42 +53,66 @@ function arranged(fabric, folded, width, height) {
     ));
   };
 
-  for (const zone of shownZones) {
-    const inside = nodes.filter((node) => node.zone === zone);
-    if (folded.has(zone)) {
-      const box = Math.min(200, Math.max(96, room - ZONE_GAP));
-      add({ key: `zone ${zone}`, zone, members: inside, x, y: bottom, width: box, height: 52 }, inside);
-      x += box + ZONE_GAP;
-      continue;
+  // The zones of a band side by side; returns their width.
+  const place = (zones) => {
+    const room = Math.max(300, (width - 150) / Math.max(1, zones.length));
+    let x = 0;
+    for (const zone of zones) {
+      const inside = nodes.filter((node) => node.zone === zone);
+      const lowest = Math.max(...inside.filter((node) => node.tier > 0).map((node) => rowOf.get(node.tier)));
+      if (folded.has(zone)) {
+        const box = Math.min(200, Math.max(96, room - ZONE_GAP));
+        add({ key: zone, zone, members: inside, x, y: lowest, width: box, height: 52 }, inside);
+        x += box + ZONE_GAP;
+        continue;
+      }
+      const switches = tiers.map((tier) => inside.filter((node) => node.tier === tier));
+      const servers = inside.filter((node) => node.tier === 0);
+      const stacks = stacksOf(fabric, servers);
+      const rows = stacks ? switches : [...switches, servers];
+      const zoneWidth = Math.max(200, ...rows.map((each) => each.length * (boxWidth(each.length, room) + GAP) - GAP));
+      const before = boxes.length;
+      switches.forEach((members, index) => row(members, x, zoneWidth, rowOf.get(tiers[index]), room));
+      if (stacks) placeStacks(stacks, boxOf, add, pitch);
+      else if (servers.length) row(servers, x, zoneWidth, bottom + pitch, room);
+      if (zones.length > 1) {
+        const own = boxes.slice(before);
+        const top = Math.min(...own.map((box) => box.y));
+        const depth = Math.max(...own.map((box) => box.y + box.height));
+        frames.push({ zone, x: x - 14, y: top - 30, width: zoneWidth + 28, height: depth - top + 44 });
+      }
+      x += zoneWidth + ZONE_GAP;
     }
-    const switches = tiers.map((tier) => inside.filter((node) => node.tier === tier));
-    const servers = inside.filter((node) => node.tier === 0);
-    const stacks = stacksOf(fabric, servers);
-    const rows = stacks ? switches : [...switches, servers];
-    const zoneWidth = Math.max(200, ...rows.map((each) => each.length * (boxWidth(each.length, room) + GAP) - GAP));
-    const before = boxes.length;
-    switches.forEach((members, index) => row(members, x, zoneWidth, rowOf.get(tiers[index])));
-    if (stacks) placeStacks(stacks, boxOf, add, pitch);
-    else if (servers.length) row(servers, x, zoneWidth, bottom + pitch);
-    if (shownZones.length > 1) {
-      const top = Math.min(...boxes.slice(before).map((box) => box.y));
-      frames.push({ zone, x: x - 14, y: top - 30, width: zoneWidth + 28 });
-    }
-    x += zoneWidth + ZONE_GAP;
-  }
-  const whole = Math.max(x - ZONE_GAP, 200);
+    return x - ZONE_GAP;
+  };
+
+  const placed = bands.map((zones) => {
+    const [box, frame] = [boxes.length, frames.length];
+    return { width: place(zones), boxes: boxes.slice(box), frames: frames.slice(frame) };
+  });
+  const whole = Math.max(200, ...placed.map((band) => band.width));
+  // A narrower band is in the middle.
+  for (const band of placed) for (const each of [...band.boxes, ...band.frames]) each.x += (whole - band.width) / 2;
+  const room = Math.max(300, width - 150);
   for (const tier of tiers) {
     const joining = nodes.filter((node) => node.zone == null && node.tier === tier);
-    if (joining.length) row(joining, 0, whole, rowOf.get(tier));
+    if (joining.length) row(joining, 0, whole, rowOf.get(tier), room);
   }
   const loose = nodes.filter((node) => node.zone == null && node.tier === 0);
-  if (loose.length) row(loose, 0, whole, bottom + pitch);
+  if (loose.length) row(loose, 0, whole, bottom + pitch, room);
   // Switches that join zones, or servers of none, can be wider than all zones together.
   const over = Math.max(0, ...boxes.map((box) => -box.x));
   for (const each of [...boxes, ...frames]) each.x += over;
   const deepest = Math.max(...boxes.map((box) => box.y + box.height), BOX_HEIGHT);
-  for (const frame of frames) frame.height = deepest - frame.y + 14;
   return { boxes, boxOf, frames, edges: edgesOf(fabric, boxOf), captions: captionsOf(boxes), width: whole + 2 * over, height: deepest };
+}
+
+// The zones of each band, the upper one first: planes above segments, which have the servers.
+function bandsOf(nodes) {
+  const lowestOf = d3.rollup(nodes.filter((node) => node.zone != null), (members) => d3.min(members, (node) => node.tier), (node) => node.zone);
+  // A zone without servers is in the lowest band too.
+  const groups = d3.groups([...lowestOf], ([, tier]) => Math.max(1, tier));
+  return d3.sort(groups, ([tier]) => -tier).map(([, zones]) => zones.map(([zone]) => zone));
 }
 
 function boxWidth(number, room) {

@@ -1,4 +1,5 @@
-// A zone with many leaves as a matrix of links: a row for each switch above, a column for each leaf.
+// A zone with many leaves as a matrix of links: a row for each switch above and, below, for servers;
+// a column for each leaf.
 // A cell's upper half is what the leaf sends up, its lower half what comes down.
 
 import { sized } from "./canvas.js";
@@ -9,6 +10,7 @@ import { paced } from "./pace.js";
 const LEFT = 84;
 const TOP = 46;
 const SHADES = 64;
+const MOST_SERVERS = 4; // of a leaf, each in a row of its own
 
 export class Matrix {
   constructor(stage, { pick, tip }) {
@@ -43,30 +45,38 @@ export class Matrix {
     this.redraw = paced(() => this.columns && this.#draw());
   }
 
-  show(fabric, columns, rows, view) {
+  show(fabric, columns, above, view) {
     this.columns = columns;
-    this.rows = rows;
     this.view = view;
     this.edges = new Map();
     const column = new Map(columns.map((node, index) => [node.name, index]));
-    const row = new Map(rows.map((node, index) => [node.name, index]));
-    for (const link of fabric.links) {
-      if (!column.has(link.a) || !row.has(link.b)) continue;
-      const key = `${column.get(link.a)},${row.get(link.b)}`;
-      if (!this.edges.has(key)) {
-        const [a, b] = [columns[column.get(link.a)], rows[row.get(link.b)]];
-        const at = [column.get(link.a), row.get(link.b)];
-        this.edges.set(key, { a: { key: a.name, node: a }, b: { key: b.name, node: b }, links: [], at });
-      }
+    const row = new Map(above.map((node, index) => [node.name, index]));
+    const below = columns.map((leaf) => [...new Set(fabric.linksOf.get(leaf.name).filter((link) => link.b === leaf.name).map((link) => link.a))]);
+    const servers = rowsOf(d3.max(below, (names) => names.length) ?? 0);
+    this.rows = [...above.map((node) => ({ node })), ...servers.map((title) => ({ title }))];
+    const add = (link, at, a, b) => {
+      const key = at.join(",");
+      if (!this.edges.has(key)) this.edges.set(key, { a: { key: a.name, node: a }, b: { key: b.name, node: b }, links: [], at });
       this.edges.get(key).links.push(link);
+    };
+    for (const link of fabric.links) {
+      const [a, b] = [fabric.nodeBy.get(link.a), fabric.nodeBy.get(link.b)];
+      if (column.has(link.a) && row.has(link.b)) add(link, [column.get(link.a), row.get(link.b)], a, b);
+      else if (column.has(link.b) && servers.length) {
+        const at = column.get(link.b);
+        add(link, [at, above.length + (servers.length === 1 ? 0 : below[at].indexOf(link.a))], a, b);
+      }
     }
-    this.heads.replaceChildren(...rows.map((node) => h("button", { class: "node", onclick: () => this.pick({ box: { key: node.name, node } }) })));
+    this.heads.replaceChildren(...this.rows.map(({ node, title }) => (node
+      ? h("button", { class: "node", onclick: () => this.pick({ box: { key: node.name, node } }) })
+      : h("span", { class: "head" }, title))));
     this.redraw();
   }
 
   #size() {
     const { clientWidth: width, clientHeight: height } = this.stage;
-    return [(width - LEFT - 16) / this.columns.length, Math.min(30, (height - TOP - 40) / this.rows.length)];
+    const key = this.stage.querySelector("#key")?.offsetHeight ?? 0;
+    return [(width - LEFT - 16) / this.columns.length, (height - TOP - key - 16) / this.rows.length];
   }
 
   #draw() {
@@ -75,7 +85,7 @@ export class Matrix {
     const [width, height] = this.#size();
     const colours = scale();
     const ink = { idle: style("--cell"), down: style("--down"), text: style("--muted"), path: style("--path"), beside: style("--beside"), chosen: style("--chosen") };
-    const states = { ok: style("--ok"), degraded: style("--degraded"), down: style("--down") };
+    const states = { ok: style("--ok"), rerouted: style("--ok"), degraded: style("--degraded"), down: style("--down") };
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = ink.text;
     const every = Math.max(1, Math.ceil(64 / width));
@@ -88,19 +98,21 @@ export class Matrix {
         context.fillText(node.name, x, TOP - 18);
       }
     });
-    this.rows.forEach((node, index) => {
+    this.rows.forEach(({ node }, index) => {
       const button = this.heads.children[index];
-      const state = view.stateOf({ node });
-      const text = `${SIGNS[state]} ${node.name}`;
-      if (button.textContent !== text) button.textContent = text;
-      if (button.className !== `node ${state}`) button.className = `node ${state}`;
-      if (button.offset === index * height) return;
-      button.offset = index * height;
+      if (node) {
+        const state = view.stateOf({ node });
+        const text = `${SIGNS[state]} ${node.name}`;
+        if (button.textContent !== text) button.textContent = text;
+        if (button.className !== `node ${state}`) button.className = `node ${state}`;
+      }
+      if (button.offset === (index + 1) * height) return;
+      button.offset = (index + 1) * height;
       button.style.height = `${height - 2}px`;
       button.style.transform = `translate(8px, ${TOP + index * height}px)`;
     });
     const [gapX, gapY] = [width > 5 ? 1 : 0.5, 2];
-    const shades = d3.range(SHADES).map((shade) => colours(0.15 + 0.85 * (shade / (SHADES - 1))));
+    const shades = d3.range(SHADES).map((shade) => colours(shade / (SHADES - 1)));
     const marks = [];
     for (const edge of this.edges.values()) {
       const [x, y] = [LEFT + edge.at[0] * width, TOP + edge.at[1] * height];
@@ -136,6 +148,12 @@ export class Matrix {
     if (row < 0) return { node: this.columns[column] };
     return row < this.rows.length ? { edge: this.edges.get(`${column},${row}`) } : null;
   }
+}
+
+// The titles of the rows below the leaves: of each server or, where there are many, of all.
+function rowsOf(number) {
+  if (number > MOST_SERVERS) return [`${number} servers`];
+  return d3.range(1, number + 1).map((server) => (number > 1 ? `server ${server}` : "servers"));
 }
 
 function clamp(value, count) {

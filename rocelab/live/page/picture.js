@@ -7,7 +7,7 @@ import { MATRIX_FROM, layout, leavesOf } from "./layout.js";
 import { Matrix } from "./matrix.js";
 
 const UNFOLDED = 50; // as many nodes are shown without folding zones
-const SEVERITY = { ok: 0, degraded: 1, down: 2 };
+const SEVERITY = { ok: 0, rerouted: 1, degraded: 2, down: 3 };
 
 // The fabric of a message with what finds its parts: nodes and links by name, links by their ends.
 export function indexed(document) {
@@ -43,7 +43,7 @@ export function nameOf(box) {
   if (box.node) return box.node.name;
   if (box.leaf) return `${box.members.length} servers`;
   const switches = box.members.filter((node) => node.tier > 0).length;
-  return `zone ${box.zone}: ${switches} switches, ${box.members.length - switches} servers`;
+  return `${box.zone}: ${switches} switches, ${box.members.length - switches} servers`;
 }
 
 export class Picture {
@@ -110,7 +110,7 @@ export class Picture {
 
   #pick({ box, edge }) {
     if (edge) {
-      this.choose(edge.links.length === 1 ? { link: edge.links[0] } : { links: edge.links, title: `${edge.links.length} links` });
+      this.choose(edge.links.length === 1 ? { link: edge.links[0] } : { links: edge.links, title: `${edge.links.length} links between ${nameOf(edge.a)} and ${nameOf(edge.b)}` });
     } else if (box.node) {
       this.choose({ node: box.node });
     } else if (box.zone !== undefined) {

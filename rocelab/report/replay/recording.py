@@ -18,6 +18,7 @@ import numpy as np
 
 from rocelab.base.arrays import Floats
 from rocelab.planning.fabric import Direction, Fabric
+from rocelab.planning.zones import zone_titles
 from rocelab.report.jobs.text import job_name
 from rocelab.report.repeats import representative
 from rocelab.report.stages import CAUSES
@@ -192,9 +193,15 @@ def recording(result: DrillResult) -> Recording | None:
 
 def recording_of(fabric: Fabric, runs: list[RecordedRun], chosen: int = 0) -> Recording:
     """The recording of runs on a fabric."""
+    titles = zone_titles(fabric)
     return Recording(
         nodes=[
-            {"name": node.name, "role": node.role.name, "tier": node.role.tier, "zone": node.zone}
+            {
+                "name": node.name,
+                "role": node.role.name,
+                "tier": node.role.tier,
+                "zone": titles.get(node.name),
+            }
             for node in fabric.nodes
         ],
         links=[{"name": link.name, "a": link.a.node, "b": link.b.node} for link in fabric.links],

@@ -241,6 +241,6 @@ def test_only_nodes_in_another_state_are_told(lab: Lab) -> None:
     feed = Told(lab)
     assert list(feed._changed_nodes(reading(lab.fabric))) == []
     narrow = reading(lab.fabric, 7, narrow={"rtsw2": 3})
-    assert list(feed._changed_nodes(narrow)) == [NodeEvent(7, "rtsw2", "degraded", 0, 0, 3)]
-    feed.publish(NodeEvent(7, "rtsw2", "degraded", 0, 0, 3))
+    assert list(feed._changed_nodes(narrow)) == [NodeEvent(7, "rtsw2", "rerouted", 0, 0, 3)]
+    feed.publish(NodeEvent(7, "rtsw2", "rerouted", 0, 0, 3))
     assert list(feed._changed_nodes(narrow)) == []

@@ -47,14 +47,33 @@ def test_a_node_is_as_planned_where_nothing_is_missing(fabric: Fabric) -> None:
     assert condition(fabric, "srv1-1", reading(fabric)) == Condition()
 
 
-def test_a_port_a_session_or_a_route_that_is_missing_degrades_a_node(fabric: Fabric) -> None:
+def test_a_port_or_a_session_that_is_missing_degrades_a_node(fabric: Fabric) -> None:
     for now, expected in (
         (reading(fabric, dark=("rtsw1:ctsw1",)), Condition(NodeState.DEGRADED, 1, 0, 0)),
         (reading(fabric, down=("rtsw1:ctsw1",)), Condition(NodeState.DEGRADED, 0, 1, 0)),
-        (reading(fabric, narrow={"rtsw1": 3}), Condition(NodeState.DEGRADED, 0, 0, 3)),
+        (
+            reading(fabric, dark=("rtsw1:ctsw1",), narrow={"rtsw1": 3}),
+            Condition(NodeState.DEGRADED, 1, 0, 3),
+        ),
     ):
         assert condition(fabric, "rtsw1", now) == expected
         assert condition(fabric, "rtsw2", now) == Condition()
+
+
+def test_a_node_that_only_lacks_next_hops_is_rerouted_for_a_cause_elsewhere(fabric: Fabric) -> None:
+    found = condition(fabric, "rtsw1", reading(fabric, narrow={"rtsw1": 3}))
+    assert found == Condition(NodeState.REROUTED, 0, 0, 3)
+
+
+def test_nodes_are_in_zones_as_the_picture_of_the_fabric_names_them() -> None:
+    state = LabState(Lab.planned("hpn-small").fabric, read_only=False)
+    zones = {node["name"]: node["zone"] for node in state.document()["nodes"]}  # type: ignore[attr-defined]
+    assert zones["core1"] is None
+    assert (zones["p2-agg1"], zones["s1-tor1a"], zones["srv2-1"]) == (
+        "plane 2",
+        "segment 1",
+        "segment 2",
+    )
 
 
 def test_a_node_without_carrier_or_without_sessions_is_down(fabric: Fabric) -> None:

@@ -68,7 +68,7 @@ def test_every_valid_run_is_recorded_and_the_representative_one_is_shown_first()
 
 def test_the_fabric_is_as_the_live_page_has_it() -> None:
     recording = recorded(result(repeat(1)))
-    assert {"name": "rtsw1", "role": "rtsw", "tier": 1, "zone": 1} in recording.nodes
+    assert {"name": "rtsw1", "role": "rtsw", "tier": 1, "zone": "AI zone 1"} in recording.nodes
     assert {"name": LINK, "a": "rtsw1", "b": "ctsw2"} in recording.links
     assert len(recording.runs[0].loads) == 2 * len(recording.links)
     assert sum(recording.runs[0].loads) == 24 * 2 * 2000
