@@ -16,8 +16,6 @@ from rocelab.report.console import err, is_reader_gone, say
 
 if TYPE_CHECKING:
     from rocelab.base.outputs import OutputFile
-    from rocelab.lab.lab import RunningLab
-    from rocelab.observe.portcapture import PortName
 
 STDOUT = Path("-")
 
@@ -59,11 +57,11 @@ def capture(
     With several ports, packets are written 0.1 s late, to be in order of time.
     """
     from rocelab.base.outputs import output_file
-    from rocelab.observe.portcapture import PortCapture
+    from rocelab.observe.portcapture import PortCapture, port_named
 
     need_root("capturing in a node")
     chosen = running_lab(lab)
-    named = [_port(chosen, port) for port in ports]
+    named = [port_named(chosen, port) for port in ports]
     is_stream = file == STDOUT
     if is_stream:
         _check_stdout()
@@ -103,22 +101,3 @@ def _check_stdout() -> None:
         raise InputError(
             "a capture is not text, and stdout is a terminal", hint="add `| wireshark -k -i -`"
         )
-
-
-def _port(lab: RunningLab, text: str) -> PortName:
-    """The port that a command line calls `text`. Raises InputError if the lab has none."""
-    from rocelab.base.errors import InputError
-    from rocelab.observe.portcapture import PortName
-
-    node, colon, interface = text.partition(":")
-    if not colon:
-        raise InputError(f"{text} is no port", hint="a port is NODE:IFACE, such as rtsw1:ctsw1")
-    name = lab.node(node).name
-    interfaces = [link.port(name).interface for link in lab.fabric.links_of[name]]
-    if interface not in (*interfaces, "lo"):
-        more = " ..." if len(interfaces) > 8 else ""
-        raise InputError(
-            f"{node} has no interface {interface}",
-            hint=f"its interfaces are {', '.join(interfaces[:8])}{more}",
-        )
-    return PortName(name, interface)

@@ -4,7 +4,7 @@
 `/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/flows`, `/traffic`: what it shows.
 `/traffic/impact`: what the traffic of the page felt of faults. `/recording.html`: what was seen, as
 a page that needs no server. `POST /faults`, `/faults/N/undo`, `/scheme`, `/path`, `/observe`,
-`/reach`, `/traffic`, `/probes`, `/traffic/stop`: what it does.
+`/reach`, `/capture`, `/traffic`, `/probes`, `/traffic/stop`: what it does.
 `/terminal/NODE`, a WebSocket: a root shell, if that is allowed. Every answer but pages and the
 stream is JSON; an error has `error` and `hint`, and `problems` if several things of a request are
 wrong.
@@ -39,6 +39,7 @@ from rocelab.labfile.load import validate
 from rocelab.labfile.schemes.scheme_spec import SchemeChoice
 from rocelab.labfile.source import YamlSource
 from rocelab.live.access import Access, Guard
+from rocelab.live.captures import CaptureRequest, captured
 from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
 from rocelab.live.feed import Feed
@@ -109,7 +110,7 @@ def live_app(
         return await _answered(feed.history.at, t_ns, _metric(request))
 
     async def recording(_: Request) -> Response:
-        page = await _worked(recorded_page, feed)
+        page = await _worked(recorded_page, feed, traffic.document())
         name = f"{feed.lab.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.html"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(page, media_type="text/html", headers=headers)
@@ -143,6 +144,12 @@ def live_app(
 
     async def reach(_: Request) -> Response:
         return await _answered(reach_document, feed.lab)
+
+    async def capture(request: Request) -> Response:
+        asked = await _asked(request, CaptureRequest)
+        file, packets = await _worked(captured, feed.lab, asked)
+        headers = {"x-rocelab-packets": str(packets)}
+        return Response(file, media_type="application/x-pcapng", headers=headers)
 
     async def flows(_: Request) -> Response:
         return await _answered(flows_document, feed.lab)
@@ -192,6 +199,7 @@ def live_app(
         Route("/path", path, methods=["POST"]),
         Route("/observe", observed, methods=["POST"]),
         Route("/reach", reach, methods=["POST"]),
+        Route("/capture", capture, methods=["POST"]),
         Route("/traffic", job),
         Route("/traffic", start_job, methods=["POST"]),
         Route("/traffic/impact", impact),

@@ -32,7 +32,7 @@ from rocelab.live.events import (
 from rocelab.live.history import LoadHistory
 from rocelab.live.state import METRICS, Condition, LabState, NodeState, condition
 from rocelab.live.stream import Hub
-from rocelab.live.values import traffic_of, values_of
+from rocelab.live.values import lost_per_s, traffic_of, values_of
 from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor, Snapshot
 from rocelab.observe.health.reading import Reading
@@ -175,7 +175,8 @@ class Feed(Holding):
             if node_state.state is not NodeState.OK
         }
         self.history.add(values, states, self._before, reading)
-        self.hub.sample(reading.time_ns, values, traffic_of(self._before, reading))
+        traffic = {**traffic_of(self._before, reading), "lost": lost_per_s(values)}
+        self.hub.sample(reading.time_ns, values, traffic)
         self._before, self.snapshot = reading, snapshot
         self._first.set()
 

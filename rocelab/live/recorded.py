@@ -42,8 +42,10 @@ MOST_LINKS = 10
 Value = TypeVar("Value")
 
 
-def recorded_page(feed: Feed) -> str:
-    """The page. Raises InputError if there are not two samples yet."""
+def recorded_page(feed: Feed, traffic: Mapping[str, Any]) -> str:
+    """The page, with the figures of the newest `traffic` of the live page
+    (`rocelab.live.traffic.LiveTraffic.document`). Raises InputError if there are not two samples
+    yet."""
     lab, moments = feed.lab, in_order(feed.history.moments())
     if len(moments) < 2:
         raise InputError("nothing has been seen yet", hint="ask again in a second")
@@ -56,6 +58,7 @@ def recorded_page(feed: Feed) -> str:
         ended=_clock(moments[-1].t_ns),
         version=version("rocelab"),
         dilation=run.dilation,
+        traffic=traffic if traffic["state"] not in (None, "running") else None,
         links=busiest(lab.fabric, moments),
         events=[_row(event) for event in run.events[-MOST_ROWS:]],
         earlier=max(0, len(run.events) - MOST_ROWS),

@@ -218,6 +218,7 @@ class _Run:
             **asdict(self._outcome or NO_OUTCOME),
             "state": self._state if self.is_over else "running",
             "progress": self._progress,
+            "outages": [] if self.impact is None else self.impact["outages"],
             **(self._error or {}),
         }
 

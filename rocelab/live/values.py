@@ -49,6 +49,11 @@ def values_of(
     return rows
 
 
+def lost_per_s(values: Mapping[str, Mapping[int, float]]) -> float:
+    """Packets per second that all queues dropped and all links lost."""
+    return round(sum(sum(values.get(metric, {}).values()) for metric in _PER_SECOND), 1)
+
+
 def traffic_of(before: Reading | None, now: Reading) -> Mapping[str, float]:
     """Packets per second that the agents of servers sent and received, data of queue pairs and
     probes, each agent between the times at which it wrote its counters."""

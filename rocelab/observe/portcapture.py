@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import NamedTuple
 
+from rocelab.base.errors import InputError
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.observe.pcapng import (
@@ -42,6 +43,23 @@ class PortName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.node}:{self.interface}"
+
+
+def port_named(lab: RunningLab, text: str) -> PortName:
+    """The port that users call `text`, such as `rtsw1:ctsw1`. Raises InputError if the lab has
+    none."""
+    node, colon, interface = text.partition(":")
+    if not colon:
+        raise InputError(f"{text} is no port", hint="a port is NODE:IFACE, such as rtsw1:ctsw1")
+    name = lab.node(node).name
+    interfaces = [link.port(name).interface for link in lab.fabric.links_of[name]]
+    if interface not in (*interfaces, "lo"):
+        more = " ..." if len(interfaces) > 8 else ""
+        raise InputError(
+            f"{node} has no interface {interface}",
+            hint=f"its interfaces are {', '.join(interfaces[:8])}{more}",
+        )
+    return PortName(name, interface)
 
 
 class PortCapture(Holding):

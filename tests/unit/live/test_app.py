@@ -15,8 +15,10 @@ from rocelab.base.errors import ExpectationError, InputError, MachineError, Roce
 from rocelab.drills.drill_spec import TrafficSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
+from rocelab.live import app as app_module
 from rocelab.live.access import Access
 from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
+from rocelab.live.captures import CaptureRequest
 from rocelab.live.events import CarrierEvent, document
 from rocelab.live.faults import FaultRequest
 from rocelab.live.history import LoadHistory
@@ -287,6 +289,27 @@ def test_probes_are_asked_for_with_the_keys_of_a_drill(
         bare.headers.update({**headers, missing: "other"})
         assert bare.post("/probes", json=asked).status_code == 403
     assert len(traffic.probed) == 1
+
+
+def test_a_capture_is_a_file_and_needs_what_a_fault_needs(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[object] = []
+
+    def captured(_: object, asked: CaptureRequest) -> tuple[bytes, int]:
+        taken.append((asked.port, asked.seconds))
+        return b"pcapng", 7
+
+    monkeypatch.setattr(app_module, "captured", captured)
+    asked = {"port": "rtsw1:ctsw1", "seconds": 2}
+    answer = client.post("/capture", json=asked)
+    assert (answer.content, answer.headers["x-rocelab-packets"]) == (b"pcapng", "7")
+    assert client.post("/capture", json={**asked, "seconds": 900}).status_code == 400
+    assert client.get("/capture").status_code == 405
+    bare = TestClient(client.app, base_url=ORIGIN, cookies=client.cookies)
+    bare.headers["origin"] = ORIGIN
+    assert bare.post("/capture", json=asked).status_code == 403
+    assert taken == [("rtsw1:ctsw1", 2)]
 
 
 def test_an_error_of_keys_has_its_hint_beside_it_and_speaks_of_no_command_line(

@@ -16,6 +16,7 @@ from rocelab.live.events import CarrierEvent, Event, FaultEvent, RoutesEvent, Se
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment
 from rocelab.live.recorded import busiest, events_of, in_order, recorded, recorded_page
+from rocelab.live.traffic import NO_TRAFFIC
 from rocelab.planning.fabric import Fabric
 from tests.unit.live.test_state import reading
 
@@ -163,12 +164,12 @@ def test_the_page_stands_alone_and_says_what_happened(
     feed = Feed(Lab.planned("tiny").unstarted(), read_only=True)
     feed.publish(CarrierEvent(AT - S, LINK, "rtsw1", "ctsw1", True))
     with pytest.raises(InputError, match="nothing has been seen yet"):
-        recorded_page(feed)
+        recorded_page(feed, NO_TRAFFIC)
     for number in range(2):
         load = {direction(fabric, "rtsw1", "ctsw1"): 0.125}
         feed.history.add({"load": load}, {}, None, reading(fabric, AT + number * S))
     feed.publish(CarrierEvent(AT + S, LINK, "rtsw1", "ctsw1", False))
-    page = recorded_page(feed)
+    page = recorded_page(feed, NO_TRAFFIC)
     assert "<h1>Lab <code>tiny</code></h1>" in page
     assert "2026-11-26 08:24:19 UTC to 2026-11-26 08:24:20 UTC" in page
     assert '<td class="n">12.5%</td>' in page
@@ -180,6 +181,39 @@ def test_the_page_stands_alone_and_says_what_happened(
     assert not re.search(r"https?:|\ssrc=|<link", page.partition("<script>")[0])
     monkeypatch.setattr(module, "MOST_ROWS", 1)
     feed.publish(CarrierEvent(AT + S, LINK, "ctsw1", "rtsw1", False))
-    shorter = recorded_page(feed)
+    shorter = recorded_page(feed, NO_TRAFFIC)
     assert "node ctsw1, interface rtsw1, carrier False" in shorter
     assert "node rtsw1, interface ctsw1, carrier False" not in shorter
+
+
+@pytest.mark.parametrize("state", ["disturbed", "invalid"])
+def test_the_page_has_the_figures_of_traffic_and_why_they_do_not_count(
+    fabric: Fabric, state: str
+) -> None:
+    feed = Feed(Lab.planned("tiny").unstarted(), read_only=True)
+    for number in range(2):
+        feed.history.add({}, {}, None, reading(fabric, AT + number * S))
+    headline = {"title": "busbw", "median": "41 Gb/s", "minimum": "40", "maximum": "42", "n": 5}
+    outage = {"flow": "f15", "source": "srv1-1", "destination": "srv3-1", "out_ns": 127_000_000}
+    traffic = {
+        "state": state,
+        "kind": "job",
+        "job": {"pattern": "allreduce"},
+        "ranks": 8,
+        "headlines": (headline,),
+        "problems": ("not valid because [late]",),
+        "errors": (),
+        "disturbed": ("carrier-down of rtsw1:ctsw1, from 1 s after the start for 2 s",),
+        "outages": [{**outage, "lost": 386, "event": "carrier-down of rtsw1:ctsw1"}],
+    }
+    page = recorded_page(feed, traffic)
+    for text in (
+        "41 Gb/s",
+        "not valid because [late]",
+        "Disturbed by carrier-down",
+        "127.0 ms",
+        "386",
+    ):
+        assert text in page
+    assert state in page
+    assert 'id="traffic"' not in recorded_page(feed, {**traffic, "state": "running"})
