@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
+from typing import Literal
 
 from playwright.sync_api import (
     Browser,
@@ -55,9 +56,18 @@ class Looking:
         self.contexts: list[BrowserContext] = []
         self.complaints: list[str] = []
 
-    def at(self, url: str, width: int = 1400, height: int = 900, nodes: int = NODES) -> Page:
+    def at(
+        self,
+        url: str,
+        width: int = 1400,
+        height: int = 900,
+        nodes: int = NODES,
+        scheme: Literal["light", "dark"] = "light",
+    ) -> Page:
         """The page, once it is live and shows so many nodes."""
-        context = self._browser.new_context(viewport=ViewportSize(width=width, height=height))
+        context = self._browser.new_context(
+            viewport=ViewportSize(width=width, height=height), color_scheme=scheme
+        )
         self.contexts.append(context)
         context.set_default_timeout(LIMIT_S * 1e3)
         page = context.new_page()

@@ -6,10 +6,12 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Position, expect
@@ -49,6 +51,52 @@ from tests.helpers.textboxes import cut, overlapping, text_boxes
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
+
+LIGHT = """
+    const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    // Relative luminance (WCAG 2.1) of a colour over another.
+    const light = (...colours) => {
+        for (const colour of colours.reverse()) {
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+        }
+        const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
+        return 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+    };
+    const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+"""
+FAINT = (
+    "() => {"
+    + LIGHT
+    + """
+    const behind = (at) => {
+        if (!at) return 'white';
+        const colour = getComputedStyle(at).backgroundColor;
+        return colour === 'rgba(0, 0, 0, 0)' ? behind(at.parentElement) : colour;
+    };
+    const hasText = (node) => node.nodeType === 3 && node.data.trim();
+    return [...document.querySelectorAll('body *')]
+        .filter((each) => each.checkVisibility() && !each.disabled && !each.closest('.later'))
+        .filter((each) => [...each.childNodes].some(hasText))
+        .map((each) => {
+            const least = ratio(light(getComputedStyle(each).color), light(behind(each)));
+            return [least, each.className, each.textContent.slice(0, 40)];
+        })
+        .filter(([least]) => least < 4.5);
+}"""
+)
+"""Elements whose text has less contrast than WCAG 2.1 asks for."""
+LOADED = (
+    "() => import('/page/format.js').then(({ scale, style }) => {"
+    + LIGHT
+    + """
+    const loads = [0, 0.25, 0.5, 0.75, 1].map((load) => light(scale()(load)));
+    const idles = ['--wire', '--cell'].map((idle) => light(style(idle)));
+    return idles.flatMap((idle) => loads.map((load) => ratio(load, idle)));
+})"""
+)
+"""The contrast of links with a load to those without."""
 
 OUTAGE = re.compile(r"(f\d+): (?:out [^,]+, )?([\d,]+) lost .* → .*")
 
@@ -198,7 +246,7 @@ def test_a_new_tab_shows_the_load_of_the_last_minutes_with_its_unit(
     page = look.at(server.url)
     open_link(page)
     plot = page.locator(".plot").filter(has_text="load to ctsw1")
-    expect(plot.locator(".value")).to_have_text(re.compile(r"^[\d.< ]+ %\s+most .*[1-9].* %$"))
+    expect(plot.locator(".value")).to_have_text(re.compile(r"^[\d.< ]+%\s+most .*[1-9].*%$"))
     assert look.complaints == []
 
 
@@ -421,6 +469,7 @@ def test_a_server_on_another_port_gets_the_cookie_and_can_break_nothing_with_it(
 def test_nothing_is_cut_or_covered(look: Looking, server: Server, width: int, height: int) -> None:
     page = look.at(server.url, width, height)
     page.get_by_role("button", name="rtsw1: as planned").click()
+    page.get_by_role("tab", name="BGP").click()
     expect(page.locator("#panel")).to_contain_text("Established")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     boxes = page.evaluate(
@@ -461,6 +510,186 @@ def test_a_zone_of_252_by_18_is_a_matrix_of_links(look: Looking) -> None:
         expect(page.locator("#panel h2")).to_have_text("rtsw252:ctsw1")
         page.locator(".heads button").last.click()
         expect(page.locator("#panel h2")).to_have_text("ctsw18")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (800, 1000), (390, 844)])
+def test_the_page_fits_and_is_readable_at_each_size_in_light_and_dark(
+    look: Looking, server: Server, width: int, height: int, scheme: Literal["light", "dark"]
+) -> None:
+    page = look.at(server.url, width, height, scheme=scheme)
+    page.get_by_role("button", name="rtsw1: as planned").click()
+    for tab in ("BGP", "Configuration", "Log", "Ports"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_role("tabpanel", name=tab)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(FAINT) == []
+    assert min(page.evaluate(LOADED)) >= 3
+    for control in page.locator("#steps button, .breaking button, #views button").all():
+        box = control.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] < box["x"] + box["width"] <= width
+        assert box["height"] >= 22
+    assert look.complaints == []
+
+
+def test_a_panel_says_what_it_is_then_breaks_it_then_plots_then_has_tabs(
+    look: Looking, server: Server
+) -> None:
+    page = look.at(server.url)
+    page.get_by_role("button", name="rtsw1: as planned").click()
+    panel = page.locator("#panel")
+    expect(panel.locator(".plot")).to_have_count(3)
+    parts = [".state", ".breaking", ".plots", ".plot-key", "[role=tablist]", "[role=tabpanel]"]
+    tops = [panel.locator(part).bounding_box() for part in parts]
+    assert [box["y"] for box in tops if box] == sorted(box["y"] for box in tops if box)
+    assert len([box for box in tops if box]) == len(parts)
+    tabs = panel.get_by_role("tab")
+    assert tabs.all_text_contents() == ["Ports", "BGP", "Configuration", "Log"]
+    tabs.first.press("ArrowRight")
+    expect(panel.get_by_role("tab", name="BGP")).to_be_focused()
+    expect(panel.get_by_role("tabpanel")).to_contain_text("Established")
+    expect(page.locator("#scale-high")).to_have_text("100% of the rate")
+
+
+def test_what_was_chosen_is_shown_as_it_was_and_without_buttons(
+    look: Looking, server: Server
+) -> None:
+    number = server.post("/faults", fault(lasts="10m"))[1]["number"]
+    now_ns = 10**19 - 1
+    wait_until(lambda: server.read(f"/history/at?t_ns={now_ns}")["carrier"], "a dark link")
+    broken_ns = server.read(f"/history/at?t_ns={now_ns}")["t_ns"]
+    wait_until(
+        lambda: server.read(f"/history/at?t_ns={now_ns}")["t_ns"] > broken_ns + 3 * 10**9,
+        "it lasts",
+    )
+    server.post(f"/faults/{number}/undo", {})
+    wait_until(lambda: not server.read(f"/history/at?t_ns={now_ns}")["states"], "none")
+    page = look.at(server.url)
+    open_link(page)
+    panel = page.locator("#panel")
+    expect(panel.locator(".state")).to_contain_text("has carrier")
+    expect(panel.get_by_role("button", name="Break it")).to_be_visible()
+    expect(page.locator("#read")).to_contain_text("last read at")
+    # A click on the lane of faults goes to that time.
+    mark = page.locator("#history .lane").first.locator("i.bad").last
+    box = mark.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#scrub output")).to_contain_text("as of")
+    expect(panel.locator(".state")).to_contain_text("without carrier")
+    expect(panel).to_contain_text("As it was at")
+    for button in ("Break it", "Capture", "Send probes", "Run job", "Probe all pairs"):
+        expect(page.get_by_role("button", name=button)).to_have_count(0)
+    page.get_by_role("button", name="Back to live").click()
+    expect(panel.locator(".state")).to_contain_text("has carrier")
+    expect(panel.get_by_role("button", name="Break it")).to_be_visible()
+
+
+def test_the_first_steps_send_pull_a_cable_and_lead_to_the_impact(
+    look: Looking, server: Server
+) -> None:
+    page = look.at(server.url, 390, 844)
+    steps = page.locator("#steps")
+    wait_until(lambda: server.read("/traffic")["state"] != "running", "no traffic")
+    steps.get_by_role("button", name="1 Send traffic").click()
+    pull = steps.get_by_role("button", name="2 Pull a cable")
+    expect(page.locator("#traffic")).to_contain_text("of 60 seconds")
+    pull.click()
+    expect(page.locator("#faults")).to_contain_text("carrier-down of")
+    read = steps.get_by_role("button", name="3 Read impact")
+    expect(read).to_be_disabled()
+    expect(read).to_be_enabled()
+    read.click()
+    expect(page.locator("#verdict")).to_contain_text("Disturbed by carrier-down of")
+    expect(page.locator("#verdict")).to_be_in_viewport()
+
+
+def test_packets_of_a_port_are_captured_to_a_file(
+    look: Looking, lab: Lab, server: Server, tmp_path: Path
+) -> None:
+    page = look.at(server.url)
+    page.get_by_role("button", name="rtsw1: as planned").click()
+    send = ["ping", "-c", "60", "-i", "0.1", "198.18.0.19"]
+    with ThreadPoolExecutor(1) as pool, page.expect_download() as download:
+        sent = pool.submit(lab.node("rtsw1").exec, send, timeout_s=LIMIT_S)
+        page.locator("#panel tr").filter(has_text="ctsw1").get_by_role(
+            "button", name="Capture"
+        ).click()
+        sent.result()
+    assert download.value.suggested_filename == "rtsw1-ctsw1.pcapng"
+    file = tmp_path / "some.pcapng"
+    download.value.save_as(file)
+    assert file.read_bytes()[:4] == b"\x0a\x0d\x0d\x0a"
+    line = f"rocelab capture {lab.name} rtsw1:ctsw1 -o - | wireshark -k -i -"
+    expect(page.locator("#panel code")).to_have_text(line)
+    assert look.complaints == []
+
+
+def test_hpn_has_its_planes_above_its_segments(look: Looking) -> None:
+    with planned("hpn-small") as (_, url):
+        page = look.at(url, nodes=18)
+        frames = {
+            frame.text_content(): frame.bounding_box() for frame in page.locator(".frame").all()
+        }
+        assert set(frames) == {"plane 1", "plane 2", "segment 1", "segment 2"}
+        low = max(frames[f"plane {n}"]["y"] + frames[f"plane {n}"]["height"] for n in (1, 2))  # type: ignore[index]
+        assert low < min(frames[f"segment {n}"]["y"] for n in (1, 2))  # type: ignore[index]
+
+
+def test_a_matrix_has_its_servers_and_uses_the_height(look: Looking) -> None:
+    with planned("zone-252x18") as (_, url):
+        page = look.at(url, nodes=0)
+        stage, key = page.locator("#stage").bounding_box(), page.locator("#key").bounding_box()
+        last = page.locator(".heads > *").last
+        expect(last).to_have_text("servers")
+        box = last.bounding_box()
+        assert stage is not None
+        assert key is not None
+        assert box is not None
+        assert 0 <= key["y"] - box["y"] - box["height"] < 30
+        matrix = page.locator("#stage canvas").last
+        matrix.click(position=Position(x=86, y=box["y"] - stage["y"] + box["height"] / 2))
+        expect(page.locator("#panel h2")).to_have_text("srv1-1:rtsw1")
+
+
+def test_one_fault_of_many_racks_is_one_row_and_amber_at_its_own_switches_only(
+    look: Looking,
+) -> None:
+    with planned("bench-16x4") as (hub, url):
+        page = look.at(url, nodes=36)
+        at_ns, link = 10**18, "rtsw1:ctsw1"
+        about = {"number": 1, "fault": "carrier-down", "subject": link, "ends_ns": None}
+        hub.publish({"kind": "fault", "t_ns": at_ns, "begins": True, **about})
+        for node, interface in (("rtsw1", "ctsw1"), ("ctsw1", "rtsw1")):
+            port = {"link": link, "node": node, "interface": interface, "carrier": False}
+            hub.publish({"kind": "carrier", "t_ns": at_ns + 10**6, **port})
+        counts = {"ports_down": 0, "sessions_down": 0, "routes_incomplete": 1}
+        for rack in range(2, 17):
+            routes = {
+                "node": f"rtsw{rack}",
+                "changes": 1,
+                "removed": 0,
+                "until_ns": at_ns + 7 * 10**7,
+            }
+            hub.publish({"kind": "routes", "t_ns": at_ns + 6 * 10**7, **routes})
+            state = {"node": f"rtsw{rack}", "state": "rerouted", **counts}
+            hub.publish({"kind": "node", "t_ns": at_ns + 5 * 10**8, **state})
+        own = {**counts, "ports_down": 1, "state": "degraded"}
+        for node in ("rtsw1", "ctsw1"):
+            hub.publish({"kind": "node", "t_ns": at_ns + 5 * 10**8, "node": node, **own})
+        rows = page.locator("#timeline li")
+        expect(page.locator(".node.rerouted")).to_have_count(15)
+        expect(page.locator(".node.degraded")).to_have_count(2)
+        wait_until(lambda: has_red(page), "the link is red")
+        expect(rows.locator("visible=true").filter(has=page.locator("time"))).to_have_count(1)
+        expect(rows.first.or_(rows.last).locator("visible=true").first).to_contain_text(
+            "2 ports lost carrier, 15 switches changed routes"
+        )
+        page.get_by_role("button", name="One by one").click()
+        expect(
+            rows.locator("visible=true").filter(has_text="rtsw2, rtsw3, rtsw4 and 12 more")
+        ).to_have_count(2)
 
 
 def test_a_page_that_is_read_only_has_what_changes_nothing_and_no_empty_parts(

@@ -6,12 +6,14 @@ import { Flow } from "./flow.js";
 import { METRICS, onTheme, clock, range, scale } from "./format.js";
 import { count } from "./quantities.js";
 import { Impact } from "./impact.js";
+import { Lanes } from "./lanes.js";
 import { Panel } from "./panel.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { get, keepKey, post } from "./requests.js";
 import { Reach } from "./reach.js";
 import { Scheme } from "./scheme.js";
 import { Scrubber } from "./scrub.js";
+import { Steps } from "./steps.js";
 import { NodeTerminal } from "./terminal.js";
 import { Timeline } from "./timeline.js";
 import { Traffic } from "./traffic.js";
@@ -37,6 +39,7 @@ const view = {
   linksOf: (name) => fabric.linksOf.get(name),
   stateOf: (box) => stateOf(box, (node) => (view.past ? view.past.states[node.name] ?? "ok" : node.state)),
   nameOf,
+  lab: () => fabric.lab,
 };
 
 keepKey();
@@ -55,13 +58,20 @@ const flow = new Flow($("#flow"), {
 const impact = new Impact($("#impact"), pick);
 const traffic = new Traffic($("#traffic"), {
   changed: (isUsed) => flow.follow(isUsed),
-  followed: (newest) => impact.show(newest),
+  followed(newest) {
+    impact.show(newest);
+    showSteps();
+  },
 });
-const timeline = new Timeline($("#timeline"), pick);
+const steps = new Steps($("#steps"), { send: () => traffic.probe(), busiest, pick, impact: $("#impact") });
+const lanes = new Lanes($("#history"), (t) => scrubber.goTo(t));
+const timeline = new Timeline($("#timeline"), { pick, shown: (events) => lanes.show(events), goTo: (t) => scrubber.goTo(t) });
 const scrubber = new Scrubber($("#scrub"), (past) => {
   view.past = past;
   document.body.classList.toggle("past", past !== null);
   timeline.lookAt(past?.t_ns ?? null);
+  lanes.lookAt(past?.t_ns ?? null);
+  panel.lookAt();
   picture.redraw();
 });
 const worker = new SharedWorker("/page/worker.js");
@@ -102,6 +112,7 @@ const take = {
     Object.assign(view.values, values);
     scrubber.sampled(t);
     impact.sampled(t, packets);
+    lanes.sampled(t, packets?.lost);
     $("#read").textContent = `last read at ${clock(t, 1)}`;
     picture.redraw();
   },
@@ -132,6 +143,7 @@ function changed(event) {
     traffic.follow();
   } else if (event.kind === "use") {
     traffic.show(event.user && event);
+    showSteps();
   }
   picture.redraw();
 }
@@ -166,15 +178,28 @@ function showScale() {
   const context = canvas.getContext("2d");
   const colours = scale();
   for (let x = 0; x < canvas.width; x += 1) {
-    context.fillStyle = colours(0.15 + (0.85 * x) / canvas.width);
+    context.fillStyle = colours(x / canvas.width);
     context.fillRect(x, 0, 1, canvas.height);
   }
   [$("#scale-low").textContent, $("#scale-high").textContent] = range(view.metric);
-  $("#legend").title = METRICS[view.metric].unit;
   picture.redraw();
 }
 
+// The links between the two switches of the busiest link.
+function busiest() {
+  const tierOf = (name) => fabric.nodeBy.get(name).tier;
+  const between = fabric.links.filter(({ a, b, index }) => tierOf(a) > 0 && tierOf(b) > 0 && !isDark(fabric.links[index]));
+  const load = ({ index }) => view.valueNow(2 * index) + view.valueNow(2 * index + 1);
+  const most = d3.greatest(between, load);
+  return most ? between.filter(({ a, b }) => a === most.a && b === most.b) : [];
+}
+
+function showSteps() {
+  steps.show({ readOnly: view.readOnly, traffic: traffic.job, isBroken: faults.size > 0, isUsed: Boolean(traffic.use) });
+}
+
 function showFaults() {
+  showSteps();
   $("#faults").hidden = !faults.size;
   d3.select("#faults ul").selectChildren()
     .data([...faults.values()], ({ number }) => number)

@@ -1,6 +1,6 @@
 // Elements of the page: made, and brought up to date without losing what is focused or selected.
 
-const HANDLERS = ["onclick", "ontoggle"];
+const HANDLERS = ["onclick", "onkeydown", "ontoggle"];
 
 // An element: h("li", { class: "a", onclick: f }, "text", other). Text is never read as HTML.
 export function h(tag, attributes = {}, ...children) {

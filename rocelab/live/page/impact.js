@@ -9,7 +9,7 @@ import { count, duration } from "./quantities.js";
 import { get } from "./requests.js";
 import { S, plotsOf } from "./series.js";
 
-const HEIGHT = 84;
+const HEIGHT = 76;
 const AXIS = 64; // pixels left of the plots
 const BEFORE_NS = 50e6; // that is shown before a fault
 const LEAST_NS = 200e6;
@@ -200,7 +200,7 @@ export class Impact {
     return new uPlot({
       width: this.plotted.clientWidth || 300,
       height: HEIGHT,
-      padding: [6, 8, 0, 0],
+      padding: [6, 24, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, points: { show: false }, sync: { key: "impact" }, bind: { dblclick: () => () => this.impact && this.#zoom(this.impact.run.begin_ns, this.impact.run.end_ns) } },
       scales: { x: { time: false }, y: { range: (_, low, top) => [0, top * 1.05 || 1] } },

@@ -1,15 +1,17 @@
-// The side panel: a switch, a server or a link that was chosen, its counters, and how to break it.
+// The side panel of what was chosen: what it is and how it is, how to break it, the plots that matter,
+// and tabs with the rest. Moved back in time, it shows what held then, and has no buttons.
 
 import { h, table, update } from "./elements.js";
-import { SIGNS, clock, shown } from "./format.js";
+import { SIGNS, STATES, clock, shown } from "./format.js";
 import { count, rate, size } from "./quantities.js";
-import { get, post } from "./requests.js";
+import { capture, get, post } from "./requests.js";
 import { Plots } from "./plots.js";
 import { condition } from "./timeline.js";
 
 const EVERY_MS = 1000;
 const SOON_MS = 250;
 const LASTS = ["1s", "3s", "10s", "30s", "2m"];
+const CAPTURE_S = 5;
 
 // The kind that is offered first of a link, a switch and a server.
 const USUAL = ["carrier-down", "power-loss", "host-pause"];
@@ -17,11 +19,12 @@ const USUAL = ["carrier-down", "power-loss", "host-pause"];
 export class Panel {
   constructor(section, { pick, openTerminal, view }) {
     [this.heading, this.content] = section.children;
+    this.nothing = [...this.content.childNodes];
     this.pick = pick;
     this.openTerminal = openTerminal;
     this.view = view;
     this.choice = null;
-    this.opened = new Set();
+    this.tab = "Ports";
     this.kinds = [];
     this.kind = null;
     this.lasts = "3s";
@@ -33,12 +36,19 @@ export class Panel {
     if (this.content.contains(document.activeElement)) this.heading.focus();
     this.choice = choice;
     this.heading.textContent = nameOf(choice);
-    this.facts = h("div", {}, h("p", { class: "muted" }, "reading"));
+    this.state = h("div", { class: "state" }, h("p", { class: "muted" }, "reading"));
+    this.facts = h("div", {});
     this.plots?.close();
     this.plots = this.#plots(choice);
-    this.content.replaceChildren(this.plots?.element ?? "", this.facts, ...this.#breaking());
+    this.captured = h("p", { class: "muted", role: "status" });
+    this.content.replaceChildren(this.state, ...this.#breaking(), this.plots?.element ?? "", this.captured, this.facts);
     this.refresh();
     this.#plot();
+  }
+
+  // Another time is looked at, or now.
+  lookAt() {
+    if (this.choice) this.refresh();
   }
 
   // Ask again soon, since something has happened to what is shown.
@@ -54,19 +64,26 @@ export class Panel {
     if (!choice) return;
     let made;
     try {
-      if (choice.node) made = this.#node(await get(`/node/${encodeURIComponent(choice.node.name)}`));
-      else if (choice.link) made = this.#link(await get(`/link?name=${encodeURIComponent(choice.link.name)}`));
-      else made = this.#several(choice);
+      made = await this.#made(choice);
     } catch (error) {
-      made = [h("p", { class: "bad" }, error.message)];
+      made = { state: [h("p", { class: "bad" }, error.message)], facts: [] };
     }
-    if (this.choice === choice) update(this.facts, h("div", {}, ...made));
+    if (this.choice !== choice) return;
+    update(this.state, h("div", {}, ...made.state));
+    update(this.facts, h("div", {}, ...made.facts));
+  }
+
+  async #made(choice) {
+    if (choice.links || choice.members) return { state: [], facts: this.#several(choice) };
+    if (this.view.past) return this.#past(choice);
+    if (choice.node) return this.#node(await get(`/node/${encodeURIComponent(choice.node.name)}`));
+    return this.#link(await get(`/link?name=${encodeURIComponent(choice.link.name)}`));
   }
 
   // A link's counters come from the sampler; a node's sessions are asked of its bgpd: not for ever.
   #follow() {
     if (document.hidden) return;
-    if (this.choice?.link) this.refresh();
+    if (this.choice?.link && !this.view.past) this.refresh();
     this.#plot();
   }
 
@@ -82,25 +99,57 @@ export class Panel {
 
   #node(node) {
     const state = node.condition?.state ?? "down";
-    const facts = [node.role, node.zone == null ? null : `zone ${node.zone}`, node.asn && `AS ${node.asn}`, node.loopback].filter(Boolean);
+    const facts = [node.role, node.zone, node.asn && `AS ${node.asn}`, node.loopback].filter(Boolean);
     const daemons = Object.entries(node.daemons).map(([name, pid]) => `${name} ${pid ? `(${pid})` : "is dead"}`);
+    const folded = (texts) => Object.entries(texts).flatMap(([name, text]) => [h("h4", {}, name), h("pre", {}, text)]);
+    const logs = Object.entries(node.log).map(([name, lines]) => [`${name}, its last lines`, lines.join("\n")]);
+    return {
+      state: [
+        h("p", {}, h("b", { class: state }, `${SIGNS[state]} `), node.condition ? condition(node.condition) : "cannot be read"),
+        h("p", { class: "muted" }, [...facts, ...daemons].join(" · ")),
+        this.#terminals(node.name, daemons.length),
+        node.problem ? h("p", { class: "bad" }, node.problem) : "",
+      ],
+      facts: this.#tabs({
+        Ports: [this.#ports(node), queues(node.interfaces), h("button", { class: "quiet", onclick: () => this.refresh() }, "Read again")],
+        BGP: node.sessions.length ? [table("BGP sessions", ["interface", "neighbour", "state", "in", "out"],
+          node.sessions.map((each) => [each.neighbour, each.link ? this.#choice(each.link, each.peer) : each.neighbour, each.state, count(each.accepted), count(each.sent)]))] : [],
+        Configuration: folded(node.configuration),
+        Log: folded(Object.fromEntries(logs)),
+      }),
+    };
+  }
+
+  #ports(node) {
+    return table(`Ports, counted by the kernel, read at ${clock(node.t_ns)}`, ["port", "carrier", "sent", "received", "lost", ""],
+      node.interfaces.map((each) => [
+        this.#choice(each.link, portOf(each.interface, each.peer.split(":")[0])), carrier(each.counters),
+        ...["tx_packets", "rx_packets", "lost"].map((key) => each.counters && count(each.counters[key])),
+        this.#capture(each),
+      ]));
+  }
+
+  // Tabs of what there is; the one that was chosen last stays chosen.
+  #tabs(contents) {
+    const titles = Object.keys(contents).filter((title) => contents[title].length);
+    if (!titles.length) return [];
+    const chosen = titles.includes(this.tab) ? this.tab : titles[0];
+    const choose = (title) => {
+      this.tab = title;
+      this.refresh();
+    };
+    const move = (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = titles[(titles.indexOf(chosen) + step + titles.length) % titles.length];
+      choose(next);
+      event.currentTarget.parentElement.querySelector(`[data-tab="${next}"]`)?.focus();
+    };
     return [
-      h("p", {}, h("b", { class: state }, `${SIGNS[state]} `), node.condition ? condition(node.condition) : "cannot be read"),
-      h("p", { class: "muted" }, facts.join(" · ")),
-      daemons.length ? h("p", { class: "muted" }, daemons.join(" · ")) : "",
-      this.#terminals(node.name, daemons.length),
-      table(`Ports, counted by the kernel, read at ${clock(node.t_ns)}`, ["to", "carrier", "sent", "received", "lost"],
-        node.interfaces.map((each) => [
-          this.#choice(each.link, each.peer.split(":")[0]),
-          carrier(each.counters), ...["tx_packets", "rx_packets", "lost"].map((key) => each.counters && count(each.counters[key])),
-        ])),
-      queues(node.interfaces),
-      node.problem ? h("p", { class: "bad" }, node.problem) : "",
-      node.sessions.length ? table("BGP sessions", ["neighbour", "state", "in", "out"],
-        node.sessions.map((each) => [each.link ? this.#choice(each.link, each.peer) : each.neighbour, each.state, count(each.accepted), count(each.sent)])) : "",
-      ...Object.entries(node.configuration).map(([name, text]) => this.#fold(`${name}.conf`, text)),
-      ...Object.entries(node.log).map(([name, lines]) => this.#fold(`last lines of ${name}'s log`, lines.join("\n"))),
-      h("button", { class: "quiet", onclick: () => this.refresh() }, "Read again"),
+      h("div", { class: "tabs", role: "tablist", "aria-label": "about it" }, ...titles.map((title) => h("button", {
+        role: "tab", "data-tab": title, "aria-selected": String(title === chosen), tabindex: title === chosen ? "0" : "-1", onclick: () => choose(title), onkeydown: move,
+      }, title))),
+      h("div", { role: "tabpanel", "aria-label": chosen }, ...contents[chosen]),
     ];
   }
 
@@ -110,41 +159,88 @@ export class Panel {
     return h("p", { class: "ends" }, ...programs.map((program) => h("button", { onclick: () => this.openTerminal(node, program) }, `Open ${program}`)));
   }
 
+  // Packets of a port as a file, and the line that shows them as they come.
+  #capture({ node, interface: name }) {
+    if (this.view.readOnly) return "";
+    const port = `${node}:${name}`;
+    const begin = async ({ target }) => {
+      target.disabled = true;
+      this.captured.textContent = `capturing at ${port} for ${CAPTURE_S} s`;
+      try {
+        const packets = await capture(port, CAPTURE_S);
+        this.captured.replaceChildren(`${count(packets)} packets of ${port} saved. As they come: `, h("code", {}, `rocelab capture ${this.view.lab()} ${port} -o - | wireshark -k -i -`));
+      } catch (error) {
+        this.captured.textContent = error.message;
+      }
+      target.disabled = false;
+    };
+    return h("button", { class: "quiet", title: `${CAPTURE_S} s of ${port} as pcapng`, onclick: begin }, "Capture");
+  }
+
   #link(link) {
     const known = this.view.linkOf(link.name);
-    const ways = known ? [[0, link.ends[1].node], [1, link.ends[0].node]] : [];
-    return [
-      h("p", { class: "muted" }, `${rate(link.rate_bps)} as planned · ${rate(known?.lab_rate_bps ?? 0)} in the lab · MTU ${link.mtu}`),
-      h("p", {}, ...ways.map(([way, to]) => h("span", { class: "way" }, `to ${to}: ${shown(this.view.metric, this.view.valueNow(2 * known.index + way))} `))),
-      link.session == null ? "" : h("p", {}, h("b", { class: link.session ? "ok" : "down" }, link.session ? "● " : "✕ "), `BGP session ${link.session ? "established" : "down"}`),
-      table(`Counted by the kernel, read at ${clock(link.t_ns)}`, ["", ...link.ends.map((end) => end.node)],
-        [
-          ["carrier", ...link.ends.map((end) => carrier(end.counters))],
-          ["carrier lost", ...link.ends.map((end) => end.counters && count(end.counters.carrier_losses))],
-          ["sent", ...link.ends.map((end) => end.counters && `${count(end.counters.tx_packets)} packets`)],
-          ["", ...link.ends.map((end) => end.counters && size(end.counters.tx_bytes))],
-          ["lost on the way", ...link.ends.map((end) => end.counters && count(end.counters.lost))],
-          ["dropped here", ...link.ends.map((end) => end.counters && count(end.counters.tc_drops))],
-          ["address", ...link.ends.map((end) => end.address ?? "unnumbered")],
-        ]),
-      queues(link.ends),
-      h("p", { class: "ends" }, ...link.ends.map((end) => this.#choice(end.node))),
-    ];
+    const session = link.session == null ? "" : h("span", {}, h("b", { class: link.session ? "ok" : "down" }, link.session ? "● " : "✕ "), `BGP session ${link.session ? "established" : "down"}`);
+    return {
+      state: [
+        h("p", {}, ...this.#carrier(known), " ", session),
+        h("p", { class: "muted" }, `${rate(link.rate_bps)} as planned · ${rate(known?.lab_rate_bps ?? 0)} in the lab · MTU ${link.mtu}`),
+        this.#values(known),
+      ],
+      facts: this.#tabs({
+        Ports: [table(`Counted by the kernel, read at ${clock(link.t_ns)}`, ["", ...link.ends.map((end) => `${end.node}:${end.interface}`)],
+          [
+            ["carrier", ...link.ends.map((end) => carrier(end.counters))],
+            ["carrier lost", ...link.ends.map((end) => end.counters && count(end.counters.carrier_losses))],
+            ["sent", ...link.ends.map((end) => end.counters && `${count(end.counters.tx_packets)} packets`)],
+            ["", ...link.ends.map((end) => end.counters && size(end.counters.tx_bytes))],
+            ["lost on the way", ...link.ends.map((end) => end.counters && count(end.counters.lost))],
+            ["dropped here", ...link.ends.map((end) => end.counters && count(end.counters.tc_drops))],
+            ["address", ...link.ends.map((end) => end.address ?? "unnumbered")],
+            ["", ...link.ends.map((end) => this.#capture(end))],
+          ]),
+        queues(link.ends)],
+      }).concat(h("p", { class: "ends" }, ...link.ends.map((end) => this.#choice(end.node)))),
+    };
+  }
+
+  #carrier(link) {
+    const dark = link && this.view.isDark(link);
+    return [h("b", { class: dark ? "down" : "ok" }, dark ? "✕ " : "● "), dark ? "without carrier" : "has carrier"];
+  }
+
+  #values(link) {
+    if (!link) return "";
+    const ways = [[0, link.b], [1, link.a]];
+    return h("p", {}, ...ways.map(([way, to]) => h("span", { class: "way" }, `to ${to}: ${shown(this.view.metric, this.view.value(2 * link.index + way))} `)));
+  }
+
+  // What held at the time that is looked at.
+  #past({ node, link }) {
+    const at = h("p", { class: "muted" }, `As it was at ${clock(this.view.past.t_ns, 1)}`);
+    if (link) return { state: [h("p", {}, ...this.#carrier(link)), this.#values(link), at], facts: [] };
+    const state = this.view.stateOf({ node });
+    const rows = this.view.linksOf(node.name).map((each) => {
+      const out = each.a === node.name ? 0 : 1;
+      const value = (way) => shown(this.view.metric, this.view.value(2 * each.index + way));
+      const [own, peer] = each.a === node.name ? [each.a_interface, each.b] : [each.b_interface, each.a];
+      return [portOf(own, peer), h("span", {}, ...this.#carrier(each)), value(out), value(1 - out)];
+    });
+    return {
+      state: [h("p", {}, h("b", { class: state }, `${SIGNS[state]} `), STATES[state]), at],
+      facts: [table(`Ports then, by ${this.view.metric}`, ["port", "carrier", "out", "in"], rows)],
+    };
   }
 
   #several({ links, members }) {
-    const names = (links ?? members).map((each) => each.name);
-    return [h("ul", { class: "names" }, ...names.map((name) => h("li", {}, this.#choice(name))))];
+    if (!links) return [h("ul", { class: "names" }, ...members.map(({ name }) => h("li", {}, this.#choice(name))))];
+    return [table(`${links.length} links, by ${this.view.metric}`, ["link", "", "up", "down"], links.map((link) => [
+      this.#choice(link.name), h("span", {}, ...this.#carrier(link)), ...[0, 1].map((way) => shown(this.view.metric, this.view.value(2 * link.index + way))),
+    ]))];
   }
 
   // A button that chooses another node or link.
   #choice(name, text = name) {
     return h("button", { class: "link", onclick: () => this.pick(name) }, text);
-  }
-
-  #fold(title, text) {
-    const ontoggle = ({ target }) => this.opened[target.open ? "add" : "delete"](title);
-    return h("details", { open: this.opened.has(title), ontoggle }, h("summary", {}, title), h("pre", {}, text));
   }
 
   // The faults that need nothing but what was chosen.
@@ -184,12 +280,17 @@ export class Panel {
       }
       button.disabled = false;
     };
-    return [h("form", { class: "breaking", onsubmit: submit }, h("h3", {}, "Break it"), kind, " for ", lasts, " ", button, meaning, refused)];
+    return [h("form", { class: "breaking", onsubmit: submit }, kind, " for ", lasts, " ", button, meaning, refused)];
   }
 }
 
 function nameOf(choice) {
   return choice.node?.name ?? choice.link?.name ?? choice.title;
+}
+
+// A port by its name, which mostly is that of its neighbour and of which parallel link it is.
+function portOf(name, peer) {
+  return name.startsWith(peer) ? name : `${name} → ${peer}`;
 }
 
 function carrier(counters) {

@@ -1,4 +1,5 @@
-// The last minutes of what is chosen, as small plots: the load of links, and queues by class.
+// The last minutes of what is chosen, as three small plots: of a link its load each way and its deepest
+// queue, of a node the load of its busiest port, its deepest queue and what its queues dropped.
 // Pointing at one shows the values of that time in all.
 
 import { h } from "./elements.js";
@@ -11,11 +12,6 @@ const MOST_LINKS = 16;
 const SIZE = { width: 130, height: 28 };
 const load = (value) => shown("load", value);
 const packets = (value) => `${count(Math.round(value))} packets/s`;
-const QUEUE = {
-  depth_bytes: { title: "depth", text: (value) => size(Math.round(value)), together: Math.max },
-  marks_per_s: { title: "marked", text: packets, together: (...values) => d3.sum(values) },
-  drops_per_s: { title: "dropped", text: packets, together: (...values) => d3.sum(values) },
-};
 let made = 0;
 
 export class Plots {
@@ -31,8 +27,12 @@ export class Plots {
     this.sync = `plots-${(made += 1)}`;
     this.some = links.length > MOST_LINKS ? ` of the ${MOST_LINKS} ports that were the busiest when you chose it` : "";
     this.caption = h("figcaption", { class: "muted" });
+    const key = node
+      ? [h("i", { class: "solid" }), "out ", h("i", { class: "dashed" }), "in; ", h("span", {}, "load from 0 to 100%, others to their most")]
+      : ["load from 0 to 100%, queue to its most"];
+    this.key = h("p", { class: "muted plot-key" }, ...key);
     this.list = h("div", { class: "plots" });
-    this.element = h("figure", {}, this.caption, this.list);
+    this.element = h("figure", {}, this.caption, this.list, this.key);
   }
 
   close() {
@@ -76,28 +76,20 @@ export class Plots {
 
   #rows() {
     const all = [...this.series.values()];
-    const [loads, queues] = [all.filter(({ what }) => what === "load"), all.filter(({ what }) => what !== "load")];
-    return [...(this.node ? this.#ports(loads) : loads.map(({ to, values }) => ({
-      key: `to ${to}`, title: `load to ${to}`, share: true, values: [values], text: load,
-    }))), ...this.#queues(queues)];
-  }
-
-  #ports(loads) {
-    return this.links.flatMap(({ name, a, b }) => {
-      const ways = d3.sort(loads.filter(({ link }) => link === name), ({ from }) => from !== this.node);
-      if (!ways.length) return [];
-      const text = (sent, received) => `out ${load(sent)}\nin ${load(received)}`;
-      return { key: name, title: `load, ${a === this.node ? b : a}`, share: true, values: ways.map(({ values }) => values), text };
-    });
-  }
-
-  #queues(series) {
-    const own = series.filter(({ from }) => !this.node || from === this.node);
-    const groups = d3.group(own, (each) => `${this.node ? "" : `${each.from}, `}class ${each.class}: ${QUEUE[each.what].title}`);
-    return [...groups].map(([title, members]) => {
-      const { text, together } = QUEUE[members[0].what];
-      return { key: title, title, values: [this.times.map((_, index) => together(...members.map(({ values }) => values[index])))], text };
-    });
+    const loads = all.filter(({ what }) => what === "load");
+    const queues = all.filter(({ what, from }) => what !== "load" && (!this.node || from === this.node));
+    const together = (series, how) => this.times.map((_, index) => how(series.map(({ values }) => values[index])) ?? 0);
+    const of = (what, how) => together(queues.filter((each) => each.what === what), how);
+    const depth = { key: "depth", title: "deepest queue", values: [of("depth_bytes", d3.max)], text: (value) => size(Math.round(value)) };
+    if (!this.node) {
+      return [...loads.map(({ to, values }) => ({ key: `to ${to}`, title: `load to ${to}`, share: true, values: [values], text: load })), depth];
+    }
+    const ways = [loads.filter(({ from }) => from === this.node), loads.filter(({ from }) => from !== this.node)];
+    return [
+      { key: "load", title: "load, busiest port", share: true, values: ways.map((way) => together(way, d3.max)), text: (out, into) => `out ${load(out)}\nin ${load(into)}` },
+      depth,
+      { key: "drops", title: "dropped by queues", values: [of("drops_per_s", d3.sum)], text: packets },
+    ];
   }
 
   #draw() {

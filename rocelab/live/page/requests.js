@@ -31,6 +31,22 @@ export async function post(path, body = {}) {
   }));
 }
 
+// Packets of a port for some seconds, saved as a pcapng file; how many they are.
+export async function capture(port, seconds) {
+  const response = await fetch("/capture", {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-rocelab-key": key() },
+    body: JSON.stringify({ port, seconds }),
+  });
+  if (!response.ok) return answer(response);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = `${port.replaceAll(":", "-")}.pcapng`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  return Number(response.headers.get("x-rocelab-packets"));
+}
+
 async function answer(response) {
   if (response.ok) return response.json();
   const text = await response.text();

@@ -19,6 +19,13 @@ export class Scrubber {
     });
   }
 
+  // Go to a time, ns.
+  goTo(t) {
+    if (!this.newest) return;
+    this.slider.value = (t - this.newest) / 1e9;
+    this.#move();
+  }
+
   live() {
     this.at = null;
     this.slider.value = 0;
