@@ -44,6 +44,12 @@ def up(
         bool,
         typer.Option("--reuse", help="Keep a lab that is already up, as requested and healthy."),
     ] = False,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Leave a lab up that does not converge. The exit code is 1 all the same."
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
@@ -63,7 +69,7 @@ def up(
     else:
         keep_unconverged(chosen)
         with progress_bars() as progress:
-            running = chosen.up(progress)
+            running = chosen.up(progress, keep=keep)
     seconds = running.stage_seconds
     if json:
         write_json(

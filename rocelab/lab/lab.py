@@ -147,7 +147,7 @@ class PlannedLab(Generic[Running]):
 
     @property
     def is_running(self) -> bool:
-        """Whether a lab of this name is up and has converged at least once."""
+        """Whether a lab of this name is up: it has converged once, or is kept without."""
         return _is_up(self.name)
 
     def path(
@@ -161,8 +161,9 @@ class PlannedLab(Generic[Running]):
         fibs = planned_fibs(fabric, fabric.prefixes_holding(ends[1].ip))
         return walk(fabric, fibs, *ends, sport, destination_qp=destination_qp)
 
-    def up(self, progress: ProgressSink = no_progress) -> Running:
-        """Bring the lab up.
+    def up(self, progress: ProgressSink = no_progress, *, keep: bool = False) -> Running:
+        """Bring the lab up. `keep`: it stays up if it does not converge; the error is raised then
+        too.
 
         If the kernel cannot seed its ECMP hash, the lab runs on the one secret that all namespaces
         share, as with `hashing: 0`; if it cannot mark as the spec asks, ports have simpler queues
@@ -170,7 +171,7 @@ class PlannedLab(Generic[Running]):
         Raises as `rocelab.lab.runtime.LabRuntime.up` does.
         """
         lab = self.unstarted()
-        lab.start(progress)
+        lab.start(progress, keep=keep)
         return lab
 
     @contextmanager
@@ -307,10 +308,10 @@ class RunningLab:
         with locked(self.name):
             yield
 
-    def start(self, progress: ProgressSink = no_progress) -> None:
-        """Bring up this lab, which is not. Raises as `Lab.up` does."""
-        keep = None if self.on_unconverged is None else partial(self.on_unconverged, self)
-        self.runtime.up(progress, keep)
+    def start(self, progress: ProgressSink = no_progress, *, keep: bool = False) -> None:
+        """Bring up this lab, which is not. `keep` and errors: as of `Lab.up`."""
+        collect = None if self.on_unconverged is None else partial(self.on_unconverged, self)
+        self.runtime.up(progress, collect, keep=keep)
         self.notes += self.runtime.notes + too_small(self.fabric)
 
     @property

@@ -97,13 +97,16 @@ class LabRuntime:
         self,
         progress: ProgressSink = no_progress,
         on_unconverged: Callable[[NotConvergedError], str] | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
         """Create everything and return when every FIB is complete.
 
         Raises MachineError if this machine cannot run it, NotConvergedError if routing does not
-        converge in time; either way nothing is left behind. `on_unconverged` is called with that
-        error before the lab is taken down, and returns a line to add to it. Raises InputError if
-        the lab is up already or another command works on it, or no lab has its scheme.
+        converge in time; either way nothing is left behind, unless `keep` is True: a lab that
+        does not converge stays up then. `on_unconverged` is called with that error before the lab
+        is taken down, and returns a line to add to it. Raises InputError if the lab is up already
+        or another command works on it, or no lab has its scheme.
         """
         self.notes = check_rights()
         stack_for(self.fabric).check(self.fabric)
@@ -118,6 +121,7 @@ class LabRuntime:
         lab = self.fabric.name
         with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
             check_absent(files)
+            unconverged: NotConvergedError | None = None
             try:
                 with shield.lifted():
                     self._write_record(State.STARTING)
@@ -126,12 +130,22 @@ class LabRuntime:
                     except NotConvergedError as error:
                         if on_unconverged is not None:
                             error.message += f"\n{on_unconverged(error)}"
-                        raise
+                        if not keep:
+                            raise
+                        self._end_start_up()
+                        unconverged = error
+                    self._finish(progress)
                     self._write_record(State.RUNNING)
                 self.was_brought_up = True
             except BaseException:
                 tear_down(files, progress)
                 raise
+            if unconverged is not None:
+                unconverged.hint = (
+                    f"the lab is kept: look with `rocelab status {lab}` and `rocelab vtysh {lab} "
+                    f"{unconverged.nodes[0]}`, then take it down with `rocelab down {lab}`"
+                )
+                raise unconverged
 
     def down(self, progress: ProgressSink = no_progress) -> None:
         """Remove everything that `up` created. Idempotent."""
@@ -155,6 +169,7 @@ class LabRuntime:
         )
 
     def _build(self, progress: ProgressSink) -> None:
+        """Make nodes and links, start daemons and wait for routes."""
         raise_descriptor_limit(3 * len(self.fabric.nodes) + 256)
         with self._stage("nodes"):
             self._make_nodes(progress)
@@ -179,17 +194,20 @@ class LabRuntime:
                     # A session that fell meanwhile took its routes with it.
                     if wait.run(watch, timeout_s, progress):
                         wait_for_bfd(self.fabric, self.node, timeout_s, progress)
-            if self.fabric.spec.scheme.kind != "ecmp":
-                with self._stage("scheme"):
-                    Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
-            if lab_delay_ns(self.fabric.spec):
-                with self._stage("delays"):
-                    cables.lay(self.fabric, self.files, progress)
-            if self.fabric.spec.management:
-                from rocelab.lab import management
 
-                with self._stage("management"):
-                    management.start(self.fabric, self.files, progress)
+    def _finish(self, progress: ProgressSink) -> None:
+        """Add what a lab has beside its routes."""
+        if self.fabric.spec.scheme.kind != "ecmp":
+            with self._stage("scheme"):
+                Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
+        if lab_delay_ns(self.fabric.spec):
+            with self._stage("delays"):
+                cables.lay(self.fabric, self.files, progress)
+        if self.fabric.spec.management:
+            from rocelab.lab import management
+
+            with self._stage("management"):
+                management.start(self.fabric, self.files, progress)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

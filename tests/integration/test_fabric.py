@@ -26,6 +26,7 @@ from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers import provider_of
 from rocelab.lab.settings import Deviation, sentences
 from rocelab.lab.status import Presence, known_labs, read_status
+from rocelab.lab.teardown import take_down
 from rocelab.linux.fibwatch import FibWatch
 from rocelab.linux.namespaces import inside
 from rocelab.linux.processes import resume, stop
@@ -37,6 +38,7 @@ from rocelab.routes.path import walk
 from rocelab.routing.frr.vty import vty_command, vty_json
 from rocelab.testkit.bench import Bench
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.command import rocelab
 from tests.helpers.hardened import HardenedHost
 from tests.helpers.long import mostly_long
 from tests.helpers.lossless import parts_of
@@ -486,11 +488,42 @@ def test_a_lab_that_does_not_converge_leaves_its_evidence(
     assert not [lab for lab in recorded_labs() if lab.startswith(name)]
 
 
+def test_a_lab_that_does_not_converge_is_kept_where_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "it-kept"
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: {name}\nfabric: {{kind: clos, racks: 2, spines: 2}}\n")
+    monkeypatch.chdir(tmp_path)
+    bring_up = wiring.bring_up
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            wiring, "bring_up", lambda link, node: [] if node == "rtsw1" else bring_up(link, node)
+        )
+        patch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
+        outcome = rocelab("up", file, "--keep")
+    try:
+        assert outcome.returncode == 1
+        assert "lists the evidence of rtsw1" in outcome.stderr
+        assert f"`rocelab status {name}`" in outcome.stderr
+        assert f"`rocelab down {name}`" in outcome.stderr
+        (known,) = (lab for lab in known_labs() if lab.name == name)
+        assert known.state is Presence.RUNNING
+        status = rocelab("status", name)
+        assert status.returncode == 1
+        assert "switches are not as planned" in status.stdout
+    finally:
+        take_down(name)
+    assert name not in recorded_labs()
+
+
 def bring_up_as(caller: str, file: Path) -> None:
     """Bring a lab up as one of those who keep its evidence in results/."""
     if caller == "up":
-        lifecycle.up(str(file))
-    elif caller == "drill":
+        outcome = rocelab("up", file)
+        assert outcome.returncode == 1
+        raise ExpectationError(outcome.stderr)
+    if caller == "drill":
         drill = file.with_name("drill.yaml")
         drill.write_text(
             "name: drill\nlab: lab.yaml\ntraffic: {flows: 1, rate_pps: 1000, duration: 1s}\n"
