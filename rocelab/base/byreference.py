@@ -8,6 +8,7 @@ this module imports numba.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from rocelab.base import compiling
@@ -17,6 +18,7 @@ numba = compiling.numba()
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
@@ -66,19 +68,20 @@ class _Address(models.OpaqueModel):  # type: ignore[misc]
     """Of the arrays, one after the other, as numba lays them out, and of pointers to records."""
 
 
-def _size_bytes(context: Any, kind: Any) -> int:
-    return int(context.get_abi_sizeof(context.get_value_type(kind)))
+@cache
+def _offsets(reference: Reference) -> tuple[dict[str, int], int]:
+    """Where each field is, in bytes, and the size of all."""
+    context, offsets, end = cpu_target.target_context, {}, 0
+    for name, kind in reference.fields:
+        offsets[name] = end
+        end += context.get_abi_sizeof(context.get_value_type(kind))
+    return offsets, end
 
 
 def _place(context: Any, builder: Any, reference: Reference, address: Any, name: str) -> Any:
-    """Where a field is."""
-    offset = 0
-    for before, kind in reference.fields:
-        if before == name:
-            break
-        offset += _size_bytes(context, kind)
-    place = builder.gep(address, [context.get_constant(types.intp, offset)])
-    return builder.bitcast(place, context.get_value_type(kind).as_pointer())
+    offset = context.get_constant(types.intp, _offsets(reference)[0][name])
+    layout = context.get_value_type(dict(reference.fields)[name])
+    return builder.bitcast(builder.gep(address, [offset]), layout.as_pointer())
 
 
 @lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
@@ -113,7 +116,7 @@ def _unchanging(builder: Any, place: Any) -> Any:
 @unbox(Reference)  # type: ignore[untyped-decorator]
 def _unboxed(reference: Reference, value: Any, c: Any) -> Any:
     """The address is good during the call, in which the caller holds the tuple."""
-    size_bytes = sum(_size_bytes(c.context, kind) for _, kind in reference.fields)
+    _, size_bytes = _offsets(reference)
     words = cgutils.alloca_once(c.builder, ir.ArrayType(ir.IntType(64), size_bytes // 8))
     address = c.builder.bitcast(words, c.pyapi.voidptr)
     failed, fields = cgutils.false_bit, []
