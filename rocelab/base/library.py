@@ -107,6 +107,10 @@ class FunctionLibrary:
         """As `part`, and in the code of each function that calls it."""
         return self._part(function, is_inlined=True)
 
+    def making_arrays(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        """As `part`, for one that makes arrays, where others of the library do not."""
+        return self._part(function, makes_arrays=True)
+
     def entry(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         """A function that Python calls."""
         if os.environ.get(OFF) == "1":
@@ -152,14 +156,18 @@ class FunctionLibrary:
         steps(len(parts), len(parts))
 
     def _part(
-        self, function: Callable[Arguments, Result], *, is_inlined: bool = False
+        self,
+        function: Callable[Arguments, Result],
+        *,
+        is_inlined: bool = False,
+        makes_arrays: bool = False,
     ) -> Callable[Arguments, Result]:
         if os.environ.get(OFF) == "1":
             return function
         dispatcher = dispatcher_of(
             None,
             function,
-            makes_arrays=self._makes_arrays,
+            makes_arrays=makes_arrays or self._makes_arrays,
             is_inlined=is_inlined,
             is_wrapped=False,
         )

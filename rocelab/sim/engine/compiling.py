@@ -44,5 +44,5 @@ def types() -> dict[str, Any]:
     }
 
 
-LIBRARY = FunctionLibrary(Path(__file__).parent, types=types)
-part, entry = LIBRARY.part, LIBRARY.entry
+LIBRARY = FunctionLibrary(Path(__file__).parent, types=types, makes_arrays=False)
+part, making_arrays, entry = LIBRARY.part, LIBRARY.making_arrays, LIBRARY.entry

@@ -10,7 +10,7 @@ import numpy as np
 
 from rocelab.base.arrays import Floats, Ints
 from rocelab.sim.engine import state as at
-from rocelab.sim.engine.compiling import part
+from rocelab.sim.engine.compiling import making_arrays, part
 from rocelab.sim.engine.heap import sink
 from rocelab.sim.engine.state import FairState
 
@@ -79,7 +79,7 @@ def _insert(shares: Floats, heap: Ints, size: int, share: float, send: int) -> N
     shares[place], heap[place] = share, send
 
 
-@part
+@making_arrays
 def fill(fair: FairState, inside: int, touched: int) -> None:
     """Progressive filling of the flows inside, over the capacity that the flows outside leave: the
     send with the least share is the bottleneck of all its flows (Bertsekas and Gallager, Data
