@@ -76,7 +76,7 @@ class Entry(LibraryPart[Arguments, Result]):
 
     def __call__(self, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         if not self.dispatcher.overloads:
-            self._library.load(self)
+            self._library.load()
         return cast(Result, self.dispatcher(*arguments, **named))
 
 
@@ -130,14 +130,15 @@ class FunctionLibrary:
         """Whether what is compiled goes to a cache."""
         return self._folder is not None
 
-    def load(self, entry: Entry[..., Any]) -> None:
-        """Make an entry callable: from the cache, else compiled here, with all others."""
+    def load(self) -> None:
+        """Make the entries callable: from the cache, else compiled here."""
         self.compile()
-        if not entry.dispatcher.overloads:
+        if not all(entry.dispatcher.overloads for entry in self._entries):
             from rocelab.base.onelibrary import one_library
 
             with one_library():
-                self._compile(entry)
+                for entry in self._entries:
+                    self._compile(entry)
 
     def compile(self, steps: Steps = _unheard) -> None:
         """Compile all entries unless they are in the cache, while other processes wait."""

@@ -43,10 +43,12 @@ def missing(engine: Engine) -> list[str]:
 
 
 def compile_ahead(engine: Engine, progress: ProgressSink = no_progress) -> None:
-    """Have an engine compiled and in the cache. Raises MachineError where a process may not have
-    the memory."""
+    """Have an engine compiled, in the cache and loaded. Raises MachineError where a process may not
+    have the memory."""
     for name in missing(engine):
         compile_library(name, progress)
+    for name in LIBRARIES[engine]:
+        _library(name).load()
 
 
 def compile_library(name: str, progress: ProgressSink) -> None:

@@ -17,10 +17,12 @@ from rich.console import Console
 from rocelab.base import compiling
 from rocelab.base.compiling import cache_folder
 from rocelab.base.errors import MachineError
-from rocelab.base.progress import Progress
+from rocelab.base.progress import Progress, ProgressSink
 from rocelab.cli import simulate
+from rocelab.cli.simulate import asked_jobs, asked_spec
 from rocelab.results.engines import Engine
 from rocelab.sim import ahead
+from rocelab.sim import simulate as simulation
 from tests.helpers.command import rocelab
 from tests.helpers.waiting import wait_until
 
@@ -125,6 +127,22 @@ def test_engines_are_compiled_ahead_without_a_lab(monkeypatch: pytest.MonkeyPatc
     done = rocelab("simulate", "--compile-only")
     assert done.returncode == 0, done.stderr
     assert compiled == [Engine.FLUID, Engine.LINKS]
+
+
+def test_the_time_to_compile_and_load_is_none_of_a_simulation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = asked_spec("two-leaves", None, None)
+    jobs = asked_jobs(None, {"pattern": "pairs", "ranks": "2", "size": "1MB"})
+    made = simulation.Simulation(spec, jobs)
+
+    def slowly(engine: Engine, progress: ProgressSink) -> None:
+        ahead.compile_ahead(engine, progress)
+        time.sleep(3)
+
+    monkeypatch.setattr(simulation, "compile_ahead", slowly)
+    made.run()
+    assert sum(made.seconds.values()) < 3
 
 
 def test_nothing_is_compiled_where_a_process_may_not_have_the_memory(
