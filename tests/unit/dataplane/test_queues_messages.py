@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from rocelab.dataplane.queues import htb, marker, red, red_reader
+from rocelab.dataplane.queues import engine, htb, marker, red, red_reader
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import netlink, tc
 from rocelab.planning.build import plan
 from rocelab.planning.queues import QueuedPort, QueuePlan, class_of_dscp, dscp_blocks, plan_queues
+from rocelab.record import LabFiles
+from tests.helpers.labs import planned
 
 PORT = QueuedPort(1, "rtsw1", "srv1-1", 2, 400_000_000, 9000)
 EVERY_CLASS = tuple(range(8))
@@ -172,6 +174,24 @@ def test_a_red_queue_s_counters_are_read_from_its_dump() -> None:
     assert counters.ce_out is None
 
 
+@pytest.mark.parametrize(
+    ("parent", "traffic_class"),
+    [
+        (htb.class_id(0), 0),
+        (htb.class_id(7), 7),
+        (htb.class_id(0) - 1, None),
+        (htb.class_id(7) + 1, None),
+        (htb.ROOT_CLASS, None),
+    ],
+)
+def test_only_a_qdisc_below_a_class_is_a_queue(parent: int, traffic_class: int | None) -> None:
+    stats = netlink.attribute(1, bytes(16)) + netlink.attribute(3, bytes(20))
+    body = tc.TCMSG.pack(0, 12, 0x10000, parent, 1)
+    body += netlink.attribute(tc.TCA_KIND, b"bfifo\0") + netlink.attribute(tc.TCA_STATS2, stats)
+    read = red_reader.queue_of(tc.parse(body))
+    assert (None if read is None else read[1]) == traffic_class
+
+
 @given(st.integers(0, 0xFFFF), st.binary(max_size=64))
 def test_a_netlink_attribute_is_padded_and_says_its_unpadded_length(
     kind: int, value: bytes
@@ -213,3 +233,14 @@ def test_u32_rules_of_a_nic_tell_roce_control_and_all_else(dscp: int, port: int)
     other = htb.HANDLE if dscp >= 48 and port != 4791 else htb.OTHERS_CLASS
     assert rules_take(ipv4_rules, ipv4) == (htb.ROCE_CLASS if port == 4791 else other)
     assert rules_take(ipv6_rules, ipv6) == other
+
+
+@pytest.mark.parametrize(("spare", "said"), [(0, None), (-1, "would take minutes to create")])
+def test_a_lab_of_more_ports_than_are_made_quickly_has_no_queues_unasked(
+    monkeypatch: pytest.MonkeyPatch, spare: int, said: str | None
+) -> None:
+    fabric = planned("tiny")
+    monkeypatch.setattr(engine, "AUTO_PORTS", len(plan_queues(fabric).ports) + spare)
+    monkeypatch.setattr(engine.SwitchQueues, "_take", lambda *_: None)
+    note = engine.SwitchQueues(fabric, LabFiles("lab")).note
+    assert note is None if said is None else said in str(note)

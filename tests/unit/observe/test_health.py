@@ -175,7 +175,7 @@ def test_what_a_full_queue_drops_is_never_a_loss(steps: list[tuple[int, int, int
     any time."""
     tracker = LossTracker(FABRIC, queues_in_clsact=True)
     interface = LINK.port("rtsw1").interface
-    clsact = queued = really_lost = 0
+    clsact = queued = really_lost = lost_before = 0
     for dropped, late, lost in (*steps, (0, 0, 0)):
         clsact += dropped + lost
         queued += dropped + late
@@ -183,8 +183,9 @@ def test_what_a_full_queue_drops_is_never_a_loss(steps: list[tuple[int, int, int
         queues: PortCounters = {("rtsw1", interface): {3: queue(queued)}}
         states = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
         clsact += late
-        assert states[LINK.down] <= really_lost
+        assert lost_before <= states[LINK.down] <= really_lost
         assert states[LINK.up] == 0
+        lost_before = states[LINK.down]
     states = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
     assert states[LINK.down] == really_lost
 

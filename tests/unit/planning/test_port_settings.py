@@ -49,3 +49,18 @@ def test_forwarding_is_first_since_the_kernel_sets_others_with_it() -> None:
         assert next(iter(ports)) == "ipv4/forwarding"
         assert ports["ipv4/forwarding"] == str(int(node.is_switch))
         assert ports["ipv4/rp_filter"] == "0"
+
+
+def test_a_switch_uses_no_port_without_carrier_and_answers_every_expired_packet() -> None:
+    fabric = planned("tiny")
+    for node in fabric.nodes:
+        linkdown = "ignore_routes_with_linkdown"
+        assert port_settings(fabric, node)[f"ipv4/{linkdown}"] == str(int(node.is_switch))
+        settings = node_settings(fabric, node)
+        if node.is_switch:
+            assert settings[f"ipv4/conf/all/{linkdown}"] == "1"
+            assert settings["ipv4/icmp_ratelimit"] == "0"
+            assert int(settings["ipv4/icmp_msgs_per_sec"]) >= 100_000
+            assert int(settings["ipv4/icmp_msgs_burst"]) >= 10_000
+        else:
+            assert "ipv4/icmp_ratelimit" not in settings

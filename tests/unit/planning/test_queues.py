@@ -17,6 +17,7 @@ from rocelab.planning.queues import (
     class_of_dscp,
     dscp_blocks,
     full_classes_bytes,
+    lab_rate_bps,
     plan_queues,
     port_bytes,
     strictness,
@@ -160,3 +161,11 @@ def test_full_classes_hold_alike_what_the_threshold_gives_them_and_one_alone_the
 
 def test_a_fabric_without_servers_has_no_queues() -> None:
     assert planned(servers_per_rack=0).ports == ()
+
+
+def test_a_link_has_a_rate_however_slow_a_lab_is() -> None:
+    link = plan(LabSpec.model_validate({"name": "lab", "fabric": {"racks": 2, "spines": 2}})).links[
+        0
+    ]
+    assert lab_rate_bps(link, link.rate_bps / 100) == 100
+    assert lab_rate_bps(link, link.rate_bps * 10) == 8

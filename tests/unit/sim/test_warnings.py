@@ -19,6 +19,7 @@ from rocelab.planning.limits import lab_limits, unreached_marks
 from rocelab.results.engines import Engine
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.models import Model
+from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.options import Options
 from rocelab.sim.placement import place_ranks
@@ -218,7 +219,7 @@ def test_a_fluid_says_by_how_much_a_window_would_hold_it_back() -> None:
         simulate(spec, [job], Options(engine=engine)) for engine in (Engine.FLUID, Engine.PACKETS)
     )
     (text,) = warned(fluid, "transport.window")
-    assert "128 packets of 4,096 bytes in a round trip of 202 us are 20.8G" in text
+    assert "128 packets of 4,096 bytes in a round trip of 202 us are 20.8 Gb/s" in text
     took = [report.jobs[0].headlines[0].modelled.median for report in (fluid, packets)]
     assert took[1] / took[0] == pytest.approx(times_as_long(text), rel=0.05)
     assert not warned(packets, "transport.window")
@@ -336,6 +337,13 @@ def test_a_fluid_names_the_keys_that_it_does_not_read() -> None:
     assert warned(report, "transport.retries has no effect here: a fluid without failures")
 
 
+def test_a_fluid_with_failures_reads_what_a_loss_costs() -> None:
+    timeline = TimelineSpec(events=(parse_event("fail rtsw1:ctsw1 at 1us for 10us"),))
+    job = collective(transport={"retries": 3, "ack_timeout": "2ms"})
+    assert not warned(simulate(spec_of(CLOS), [job], Options(timeline=timeline)), "retries")
+    assert warned(simulate(spec_of(CLOS), [job]), "retries")
+
+
 def test_defaults_are_not_named() -> None:
     spec = spec_of(CLOS, queues={"buffer": "16MB"})
     report = simulate(spec, [collective(transport={"window": 512, "ecn": "ect0"})])
@@ -386,7 +394,7 @@ def test_packets_that_drop_before_they_are_marked_are_a_warning() -> None:
         ({"buffer": "400KB", "engine": "red"}, "queues.ecn.kmin (800 kB)"),
         ({"buffer": "400KB", "engine": "off"}, "no port of a lab has queues.buffer"),
         ({"pfc": {"watchdog": {}}}, "queues.pfc.watchdog.detection (400 ms) is 33.3 min"),
-        ({"pfc": {"watchdog": {"detection": "1ms"}}}, "watchdog.restoration (2 s) is 10000 s"),
+        ({"pfc": {"watchdog": {"detection": "1ms"}}}, "watchdog.restoration (2 s) is 2.78 h"),
     ],
 )
 def test_what_never_comes_into_play_in_a_lab_is_named(queues: dict[str, Any], said: str) -> None:
@@ -406,6 +414,7 @@ def test_other_slow_timers_of_the_model_are_named() -> None:
         {},
         {"buffer": "400KB", "marked": []},
         {"buffer": "4MB"},
+        {"buffer": "2MB", "ecn": {"kmin": "800KB", "kmax": "2MB"}},
         {"buffer": "400KB", "marked": [3], "pfc": {}},
         {"engine": "off"},
         {"pfc": {"watchdog": {"detection": "200us", "restoration": "400us"}}},

@@ -87,6 +87,8 @@ def test_packets_of_queue_pairs_are_told_from_others_whatever_bits_are_before_th
 def test_data_packets_are_told_from_acknowledgements_and_notifications() -> None:
     assert passes(data_filter(), DATA)
     assert passes(data_filter(), PROBE)
+    last = bytes([Opcode.RC_WRITE_ONLY_WITH_IMM])
+    assert passes(data_filter(), changed(DATA, BTH_OFFSET, last))
     for opcode in (Opcode.RC_ACKNOWLEDGE, Opcode.RC_READ_REQUEST, Opcode.CNP):
         assert not passes(data_filter(), changed(DATA, BTH_OFFSET, bytes([opcode]))), opcode
     assert not passes(data_filter(), changed(DATA, UDP_OFFSET + 2, b"\x12\xb8"))
