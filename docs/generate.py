@@ -32,11 +32,13 @@ from rocelab.api import DOORS, SECTIONS
 from rocelab.base.wording import listed
 from rocelab.cli.app import EXIT_CODES
 from rocelab.cli.main import command_line
+from rocelab.cli.schemas import SchemaKind, file_name, schema_text
 
 HERE = Path(__file__).parent
 MAN = HERE / "man"
 COMMANDS = HERE / "commands"
 DOCUMENT_PAGES = HERE / "documents"
+SCHEMAS = HERE.parent / "schemas"
 SITE = HERE.parent / "zensical.toml"
 WIDTH = 120
 NOTICE = "<!-- Written by `make docs` from the code, which is the place to change it. -->"
@@ -54,7 +56,7 @@ with Lab.planned("zone-small").brought_up() as lab:
 
 def main() -> None:
     """Write the pages."""
-    for folder in (MAN, COMMANDS, DOCUMENT_PAGES):
+    for folder in (MAN, COMMANDS, DOCUMENT_PAGES, SCHEMAS):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     for name, text in pages().items():
@@ -63,7 +65,7 @@ def main() -> None:
 
 
 def pages() -> dict[str, str]:
-    """The pages by file name."""
+    """The pages, and the schemas of files that people write, by file name."""
     return {
         "commands.md": "\n".join(_command_lines()) + "\n",
         **{
@@ -77,6 +79,7 @@ def pages() -> dict[str, str]:
         },
         "api.md": "\n".join(_api_lines()) + "\n",
         "layers.svg": layers_svg(),
+        **{f"../{SCHEMAS.name}/{file_name(kind)}": schema_text(kind) for kind in SchemaKind},
         **{f"{MAN.name}/{name}": text for name, text in man_pages(command_line()).items()},
     }
 

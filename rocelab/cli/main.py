@@ -46,7 +46,7 @@ _COMMANDS = {
     "schema": (
         _PLAN,
         "planning:schema",
-        "Print the JSON Schema of a lab's file, for editors that complete and check YAML.",
+        "Print the JSON Schema of a kind of file, for editors that complete and check YAML.",
     ),
     "doctor": (
         _RUN,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.options import member_of, of_option
 from rocelab.base.quantities import Unit, duration, rate, share, size
 from rocelab.base.wording import counted
 from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, lab_file
@@ -388,8 +388,21 @@ def graph(
     say(f"{picture} of lab {fabric.name} is in {file}")
 
 
-def schema() -> None:
-    """Print the JSON Schema of a lab's file, for editors that complete and check YAML."""
-    from rocelab.labfile.schema import lab_schema
+def schema(
+    kind: Annotated[
+        str, typer.Argument(help="lab, drill, job, flows or sweep.", metavar="KIND")
+    ] = "lab",
+) -> None:
+    """Print the JSON Schema of a kind of file, for editors that complete and check YAML.
 
-    write([jsonlib.dumps(lab_schema(), indent=2), "\n"])
+    A file names its schema in its first line, as those that ship do:
+
+    # yaml-language-server: $schema=../schemas/lab.schema.json
+
+    rocelab schema drill > schemas/drill.schema.json
+    """
+    from rocelab.cli.schemas import SchemaKind, schema_text
+
+    with of_option("KIND"):
+        chosen = member_of(SchemaKind, kind)
+    write([schema_text(chosen)])

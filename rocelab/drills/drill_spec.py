@@ -29,12 +29,12 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import find_jobs
 from rocelab.jobs.transport import DCQCN_OFF
-from rocelab.labfile.base import MS, SECOND, Name, SpecModel
+from rocelab.labfile.base import MS, SECOND, Name, SpecModel, short_form
 from rocelab.labfile.catalog import tree_of
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED, SeedPlan
 from rocelab.labfile.reference import named_by
-from rocelab.labfile.schemes.scheme_spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SCHEMES, SchemeSpec
 from rocelab.labfile.source import Data, YamlSource, read_source
 from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.results.convergence import MeasurementMethod
@@ -45,6 +45,9 @@ from rocelab.results.shares import WINDOW_NS
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: the hashing does not change over time."""
+
+
+_JOB_FILE = {"type": "string", "description": "a job's file, by its name or path"}
 
 
 class TrafficSpec(SpecModel):
@@ -143,7 +146,9 @@ class PhaseBody(SpecModel):
     """Traffic, the faults during it, and the expectations of its figures."""
 
     scheme: Annotated[
-        SchemeSpec | None, Field(description="instead of the lab's own, for this phase")
+        SchemeSpec | None,
+        Field(description="instead of the lab's own, for this phase"),
+        short_form({"enum": list(SCHEMES)}),
     ] = None
     seed: Annotated[
         Annotated[SeedPlan, Field(strict=False)] | Annotated[int, Field(ge=0, le=MAX_SEED)] | None,
@@ -162,7 +167,7 @@ class PhaseBody(SpecModel):
         Field(description="probes, in the lab's clock; what a phase sends that lists no jobs"),
     ] = None
     jobs: Annotated[
-        tuple[JobSpec, ...],
+        tuple[Annotated[JobSpec, short_form(_JOB_FILE)], ...],
         Field(
             strict=False,
             max_length=16,

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import RefusedError, listed, name_hint, shown
 from rocelab.fabrics.door import roles
-from rocelab.labfile.base import SpecModel
+from rocelab.labfile.base import SHORT_FORM, SpecModel
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
 
 Spec = TypeVar("Spec", bound=SpecModel)
@@ -72,6 +72,10 @@ def with_names(spec: Spec, fabric: Fabric) -> Spec:
 class LinkSelector(SpecModel):
     """A link: `rtsw1:ctsw2` (a node, and its interface or its neighbour on it), or a node and the
     number of its uplink."""
+
+    model_config = ConfigDict(
+        json_schema_extra={SHORT_FORM: {"type": "string", "examples": ["rtsw1:ctsw2"]}}
+    )
 
     node: NodeName
     interface: Annotated[str | None, Field(min_length=1, max_length=64)] = None

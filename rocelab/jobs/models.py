@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from rocelab.base.units import UnitScale
 from rocelab.base.wording import RefusedError, described, did_you_mean, listed, shown
-from rocelab.labfile.base import SpecModel
+from rocelab.labfile.base import SpecModel, short_form
 
 FLOPS = UnitScale(
     expected="a speed such as 400T or 1.2P",
@@ -177,5 +177,6 @@ def _named(value: object) -> object:
 Model = Annotated[
     ModelShape,
     BeforeValidator(_named),
+    short_form({"enum": list(MODELS)}),
     Field(description=f"{listed(MODELS)}, or a shape: layers, hidden, heads, ffn, vocab, sequence"),
 ]

@@ -17,7 +17,7 @@ from rocelab.base.wording import RefusedError, described, did_you_mean, listed, 
 from rocelab.jobs.congestion import AnyCongestion, CongestionSpec, DcqcnSpec
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.sport import SourcePort
-from rocelab.labfile.base import MS, SECOND, SpecModel
+from rocelab.labfile.base import MS, SECOND, SpecModel, short_form
 from rocelab.labfile.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP
 
 MIB = 2**20
@@ -132,7 +132,7 @@ class TransportSpec(SpecModel):
     ] = Ecn.ECT0
     dcqcn: Annotated[
         str,
-        WithJsonSchema({"type": "string", "enum": [DCQCN_OFF, *PROFILES]}),
+        WithJsonSchema({"enum": [DCQCN_OFF, False, *PROFILES]}),
         Field(description=f"congestion control: off, or parameters: {', '.join(PROFILES)}"),
     ] = DCQCN_OFF
     congestion: Annotated[
@@ -144,6 +144,7 @@ class TransportSpec(SpecModel):
     ] = None
     admission: Annotated[
         AdmissionSpec | None,
+        short_form({"type": "boolean"}),
         Field(
             description="clear-to-send before data; true: the default buffers; false or left out: "
             "none"

@@ -6,9 +6,10 @@ The pydantic models refuse unknown keys and values, with the messages of `rocela
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
 from rocelab.base.models import SpecModel as SpecModel
 from rocelab.base.wording import RefusedError, shown
@@ -18,6 +19,15 @@ SECOND = 10**9
 MAX_NAME_LENGTH = 24
 
 _NAME_PATTERN = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+
+
+SHORT_FORM = "short_form"
+"""In a JSON Schema before `rocelab.labfile.schema` has written it: what may stand for a block."""
+
+
+def short_form(schema: dict[str, Any]) -> FieldInfo:
+    """The schema of what a field reads beside its own form, for editors."""
+    return cast("FieldInfo", Field(json_schema_extra={SHORT_FORM: schema}))
 
 
 def check_name(name: object) -> object:

@@ -17,11 +17,11 @@ from rocelab.base.units import DURATION, DurationNs, RateBps
 from rocelab.base.wording import RefusedError, described, name_hint
 from rocelab.fabrics.addressing import SPACE_SIZE
 from rocelab.fabrics.fabric_spec import FabricSpec
-from rocelab.labfile.base import MS, SECOND, Name, SpecModel
+from rocelab.labfile.base import MS, SECOND, Name, SpecModel, short_form
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
-from rocelab.labfile.schemes.scheme_spec import SchemeSpec
+from rocelab.labfile.schemes.scheme_spec import SCHEMES, SchemeSpec
 from rocelab.labfile.stacks import DEFAULT_STACK, STACKS
 
 MAX_SEED = 2**32 - 1
@@ -311,7 +311,9 @@ class LabSpec(SpecModel):
         HashingSpec, Field(description="how switches choose among equal paths; short form: a seed")
     ] = HashingSpec()
     scheme: Annotated[
-        SchemeSpec, Field(description="how flows are spread over equal paths; short form: its kind")
+        SchemeSpec,
+        Field(description="how flows are spread over equal paths; short form: its kind"),
+        short_form({"enum": list(SCHEMES)}),
     ] = EcmpScheme()
     queues: Annotated[QueuesSpec, Field(description="buffers and ECN marking")] = QueuesSpec()
     management: Annotated[

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
+from rocelab.labfile.base import SHORT_FORM
 from rocelab.labfile.fields import default_text, keys_of, of_field, phrase, quantity_of
 from rocelab.labfile.model import HashingSpec, LabSpec, RoutingSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
@@ -21,40 +22,38 @@ from rocelab.labfile.schemes.ecmp import EcmpScheme
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
-Definitions = Mapping[int, Schema]
-"""The definitions of a schema by the `id` of their models: two packages may have classes of one
-name, which pydantic then gives other keys."""
+Definitions = Mapping[type[BaseModel], Schema]
+"""The definitions of a schema by their models: two packages may have classes of one name, which
+pydantic then gives other keys."""
 _MODEL = "$model"
+_ABOUT = ("title", "description", "default")
 
 
 class _OfModels(GenerateJsonSchema):
-    """Notes in each definition the `id` of its model."""
+    """Notes in each definition its model."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
-        return {**super().model_schema(schema), _MODEL: id(schema["cls"])}
+        return {**super().model_schema(schema), _MODEL: schema["cls"]}
 
 
 def lab_schema() -> Schema:
     """The JSON Schema (draft 2020-12) of a lab's YAML file."""
     schema, definitions = _schema_of(LabSpec)
-    hashing = definitions[id(HashingSpec)]
+    hashing = definitions[HashingSpec]
     keys = {key: value for key, value in hashing.items() if key != "description"}
     seed, description = keys["properties"]["seed"], hashing["description"]
     hashing.clear()
     hashing |= {"title": "Hashing", "description": description, "anyOf": [*seed["anyOf"], keys]}
-    bfd = definitions[id(RoutingSpec)]["properties"]["bfd"]
+    bfd = definitions[RoutingSpec]["properties"]["bfd"]
     bfd["anyOf"] = [{"$ref": bfd.pop("$ref")}, {"type": "boolean"}]
     bfd["default"] = False
-    scheme = schema["properties"]["scheme"]
-    kinds = of_field(LabSpec.model_fields["scheme"]).kinds
-    assert kinds is not None
-    scheme["anyOf"] = [{"enum": list(kinds[1])}, {"oneOf": scheme.pop("oneOf")}]
-    scheme["default"] = EcmpScheme().kind
+    schema["properties"]["scheme"]["default"] = EcmpScheme().kind
     return {"$schema": DIALECT, **schema, "title": "rocelab lab"}
 
 
 def schema_of(model: type[BaseModel]) -> Schema:
-    """The JSON Schema of a model that users write, without the short forms that it reads."""
+    """The JSON Schema of a model that users write, with the short forms that its fields and models
+    state (`rocelab.labfile.base.short_form`)."""
     return _schema_of(model)[0]
 
 
@@ -63,11 +62,13 @@ def _schema_of(model: type[BaseModel]) -> tuple[Schema, Definitions]:
     schema.pop(_MODEL)
     models = [made for made in schema.get("$defs", {}).values() if _MODEL in made]
     definitions = {made.pop(_MODEL): made for made in models}
-    _write_as_people_do(model, schema, definitions)
+    for one, definition in ((model, schema), *definitions.items()):
+        _write_as_people_do(one, definition)
+    _write_short_forms(schema)
     return schema, definitions
 
 
-def _write_as_people_do(model: type[BaseModel], schema: Schema, definitions: Definitions) -> None:
+def _write_as_people_do(model: type[BaseModel], schema: Schema) -> None:
     """Give `model`'s properties titles of their keys, and quantities their text."""
     for key, info in keys_of(model):
         declared = of_field(info)
@@ -81,17 +82,37 @@ def _write_as_people_do(model: type[BaseModel], schema: Schema, definitions: Def
                 written.pop(limit, None)
             if info.default is not None:
                 written["default"] = default_text(info)
-            written["description"] += f": {phrase(declared)}"
+            _describe(written, phrase(declared))
         item = declared.at(0)
         item_quantity = quantity_of(item)
         if item_quantity is not None:
             if isinstance(info.default, tuple):
                 written["default"] = [item_quantity.written(value) for value in info.default]
-            written["description"] += f": each {phrase(item)}"
-        for member in declared.members:
-            if member.model is not None:
-                written.pop("default", None)
-                _write_as_people_do(member.model, definitions[id(member.model)], definitions)
+            _describe(written, f"each {phrase(item)}")
+        if any(member.model is not None for member in declared.members):
+            written.pop("default", None)
+
+
+def _write_short_forms(part: object) -> None:
+    """Put each short form beside the form that it is short for."""
+    if isinstance(part, list):
+        for item in part:
+            _write_short_forms(item)
+    elif isinstance(part, dict):
+        for value in part.values():
+            _write_short_forms(value)
+        if SHORT_FORM in part:
+            short = part.pop(SHORT_FORM)
+            about = {key: part.pop(key) for key in _ABOUT if key in part}
+            whole = dict(part)
+            part.clear()
+            part |= {**about, "anyOf": [short, whole]}
+
+
+def _describe(written: Schema, text: str) -> None:
+    """Add the form of a key's values to its description."""
+    described = written.get("description")
+    written["description"] = text if described is None else f"{described}: {text}"
 
 
 def _leave_null_out(written: Schema) -> None:
