@@ -37,7 +37,7 @@ COMMAND_PAGES: dict[str, CommandPage] = {
         ("containerlab.md", "adopt.md"),
         ("convert", "netlab", "containerlab topology"),
     ),
-    "schema": CommandPage("rocelab schema", ("spec.md",), ("completion", "validate", "YAML")),
+    "schema": CommandPage("", ("spec.md",), ("completion", "validate", "YAML")),
     "doctor": CommandPage(
         "rocelab doctor", ("setup.md", "troubleshooting.md"), ("check", "requirements", "verify")
     ),

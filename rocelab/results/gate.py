@@ -38,22 +38,20 @@ class GateOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GatedFigure:
-    """A figure in both results, and what the comparison says of it.
-
-    threshold: the p-value below which it is worse; None if one side did not measure it or nothing
-    differs. why: what is missing where it cannot be told.
-    """
+    """A figure in both results, and what the comparison says of it."""
 
     difference: FigureDiff
     outcome: GateOutcome
     threshold: float | None
+    """The p-value below which it is worse; None if one side did not measure it or nothing
+    differs."""
     why: str | None = None
+    """What is missing where it cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The comparison of two results of the drill `name`. unmet: expectations that the old one met
-    and the new one does not; environment: what differs of the machine and its software."""
+    """The comparison of two results of the drill `name`."""
 
     schema_version: int
     name: str
@@ -63,7 +61,9 @@ class Gate:
     new: Side
     figures: tuple[GatedFigure, ...]
     unmet: tuple[VerdictDiff, ...]
+    """Expectations that the old result met and the new one does not."""
     environment: tuple[ValueChange, ...]
+    """What differs of the machine and its software."""
 
 
 def gate(difference: DrillDiff, kpis: Sequence[str] = ()) -> Gate:

@@ -64,7 +64,7 @@ def test_the_reference_is_what_the_code_says() -> None:
     generated = generated_pages()
     folders = {
         f"{folder}/{path.name}"
-        for folder in ("man", "commands", "documents")
+        for folder in ("man", "commands", "documents", "../schemas")
         for path in (ROOT / "docs" / folder).iterdir()
     }
     assert set(generated) == {"api.md", "commands.md", "documents.md", "layers.svg", *folders}
