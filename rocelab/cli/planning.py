@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocelab.labfile.pfc import PfcSpec
+    from rocelab.planning.addresses import AddressRange
     from rocelab.planning.fabric import Fabric, Node
     from rocelab.planning.pfc import Carving
+
+
+MOST_ADDRESS_ROWS = 40
+"""With more, the address plan has all zones of a role in one row."""
 
 
 @uncollected()
@@ -48,7 +53,7 @@ def _print_plan(fabric: Fabric) -> None:
     show_blocks(_node_table(fabric), _link_table(fabric))
     if fabric.servers:
         show_blocks(_uplink_table(fabric))
-    show_blocks(_ecmp_table(fabric))
+    show_blocks(_ecmp_table(fabric), _address_table(fabric))
     say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
     if fabric.servers:
@@ -286,6 +291,38 @@ def _ecmp_table(fabric: Fabric) -> Table:
         (*columns(Unit.TEXT, "prefix of", "at"), Column("next hops", Unit.FIGURE)),
         tuple(
             (of, at, ", ".join(map(str, sorted(numbers)))) for (of, at), numbers in widths.items()
+        ),
+        names=2,
+    )
+
+
+def _address_table(fabric: Fabric) -> Table:
+    from rocelab.planning.addresses import address_plan
+    from rocelab.planning.zones import divisions
+
+    word_of = {
+        role.name: division.word
+        for division in divisions(fabric)
+        for role in division.roles
+        if len(division.zones) > 1
+    }
+    ranges = address_plan(fabric)
+    if len(ranges) > MOST_ADDRESS_ROWS:
+        ranges = address_plan(fabric, by_zone=False)
+
+    def subject(part: AddressRange) -> str:
+        word = None if part.zone is None else word_of.get(part.roles[0])
+        return " to ".join(part.roles) + (f", {word} {part.zone}" if word else "")
+
+    return Table(
+        "Addresses and AS numbers",
+        (
+            *columns(Unit.TEXT, "use", "of"),
+            Column("number", Unit.COUNT),
+            *columns(Unit.FIGURE, "first", "last"),
+        ),
+        tuple(
+            (part.use.value, subject(part), part.count, part.first, part.last) for part in ranges
         ),
         names=2,
     )

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.headroom import Headroom
 from rocelab.labfile.pfc import PfcSpec
+from rocelab.planning.addresses import address_plan
 from rocelab.planning.dependencies import is_up_down, search
 from rocelab.planning.fabric import Fabric, Link, Node, Port, Prefix
 from rocelab.planning.limits import lab_limits
@@ -123,6 +124,8 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield from _array("prefixes", map(_prefix, fabric.prefixes))
     yield ",\n"
     yield from _array("ecmp", _ecmp(fabric))
+    yield ",\n"
+    yield from _array("addresses", map(asdict, address_plan(fabric)))
     warnings = lab_limits(fabric.spec)
     yield f',\n"warnings": {json.dumps(warnings)}'
     if fabric.spec.queues.pfc is not None:

@@ -210,7 +210,10 @@ def test_a_plan_for_people_counts_nodes_links_sessions_and_widths(rocelab: Comma
     assert ["rtsw", "8", "8", "8"] in rows
     assert ["rtsw", "to", "ctsw", "16", "400", "Gb/s", "9000", "16"] in rows
     assert ["rtsw", "rtsw,", "another", "AI", "zone", "2"] in rows
-    assert ["rtsw", "8", "400G", "800G", "1:2"] in rows
+    assert ["rtsw", "8", "400", "Gb/s", "800", "Gb/s", "1:2"] in rows
+    assert ["loopbacks", "atsw", "2", "198.18.0.32", "198.18.0.33"] in rows
+    last = "4", "198.18.0.18", "198.18.0.30"
+    assert ["loopbacks", "rtsw,", "AI", "zone", "2", *last] in rows
 
 
 def test_a_plan_for_people_tells_planes_from_segments_and_counts_nics_of_two_ports(

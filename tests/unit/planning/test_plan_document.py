@@ -87,6 +87,7 @@ def test_the_keys_that_programs_rely_on_are_there() -> None:
             "sessions",
             "prefixes",
             "ecmp",
+            "addresses",
             "warnings",
         ),
     }

@@ -1,0 +1,80 @@
+"""The address and AS plan of a fabric: what each range of numbers is for, and where it begins and
+ends.
+
+In: a fabric. Out: a row for each use, role and zone, such as the loopbacks of the rack switches of
+a zone, for `rocelab plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_network
+
+from rocelab.planning.fabric import Fabric
+
+
+class AddressUse(StrEnum):
+    """What numbers are for. A block is the prefix that a switch, or two that share NICs,
+    originate; the links of their NICs and their loopbacks lie in it."""
+
+    ASN = "ASNs"
+    LOOPBACK = "loopbacks"
+    BLOCK = "blocks"
+    NIC = "NICs of two ports"
+    LINK = "links"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRange:
+    """`count` distinct numbers from `first` to `last`, not necessarily without gaps: ASNs,
+    addresses, or prefixes. `roles`: of the nodes, or of both ends of links, the lower first. `zone`
+    is that of the nodes or of the lower ends."""
+
+    use: AddressUse
+    roles: tuple[str, ...]
+    zone: int | None
+    count: int
+    first: str
+    last: str
+
+
+def address_plan(fabric: Fabric, *, by_zone: bool = True) -> tuple[AddressRange, ...]:
+    """All ranges in the order of uses, those of a use in build order; with `by_zone` one for each
+    zone, else one for all of them. Unnumbered links have none."""
+    members: dict[tuple[AddressUse, tuple[str, ...], int | None], set[str]] = {}
+    for use, roles, zone, number in _numbers(fabric):
+        members.setdefault((use, roles, zone if by_zone else None), set()).add(number)
+    ranges = [
+        AddressRange(*key, len(numbers), min(numbers, key=_order), max(numbers, key=_order))
+        for key, numbers in members.items()
+    ]
+    uses = list(AddressUse)
+    return tuple(sorted(ranges, key=lambda part: uses.index(part.use)))
+
+
+def _numbers(fabric: Fabric) -> Iterator[tuple[AddressUse, tuple[str, ...], int | None, str]]:
+    for node in fabric.switches:
+        if node.asn is not None:
+            yield AddressUse.ASN, (node.role.name,), node.zone, str(node.asn)
+        if node.loopback is not None:
+            yield AddressUse.LOOPBACK, (node.role.name,), node.zone, node.loopback
+    for prefix in fabric.prefixes:
+        origin = fabric.node(prefix.origins[0])
+        if prefix.per_port:
+            yield AddressUse.NIC, (origin.role.name,), origin.zone, prefix.prefix
+        elif prefix.prefix != f"{origin.loopback}/32":
+            yield AddressUse.BLOCK, (origin.role.name,), origin.zone, prefix.prefix
+    for link in fabric.links:
+        # The ports of a NIC with several share an address, which is no link's.
+        if link.a.address is not None and not link.a.is_shared:
+            zone = fabric.node(link.a.node).zone
+            yield AddressUse.LINK, (link.a.role.name, link.b.role.name), zone, link.a.address
+
+
+def _order(number: str) -> int:
+    """The place of an ASN, an address or a prefix among others of its use."""
+    if number.isdecimal():
+        return int(number)
+    return int(ip_network(number, strict=False).network_address)

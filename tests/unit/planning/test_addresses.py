@@ -1,0 +1,46 @@
+"""The address and AS plan: every number of a fabric lies in one range of its use."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from rocelab.planning.addresses import AddressRange, AddressUse, address_plan
+from tests.helpers.labs import planned
+
+
+def test_the_plan_of_a_clos_has_its_blocks_loopbacks_links_and_as_numbers() -> None:
+    fabric = planned("zone-small")
+    assert address_plan(fabric, by_zone=False) == (
+        AddressRange(AddressUse.ASN, ("ctsw",), None, 1, "4200000001", "4200000001"),
+        AddressRange(AddressUse.ASN, ("rtsw",), None, 4, "4200000002", "4200000005"),
+        AddressRange(AddressUse.LOOPBACK, ("ctsw",), None, 4, "198.18.0.32", "198.18.0.35"),
+        AddressRange(AddressUse.LOOPBACK, ("rtsw",), None, 4, "198.18.0.4", "198.18.0.28"),
+        AddressRange(AddressUse.BLOCK, ("rtsw",), None, 4, "198.18.0.0/29", "198.18.0.24/29"),
+        AddressRange(
+            AddressUse.LINK, ("server", "rtsw"), None, 8, "198.18.0.0/31", "198.18.0.26/31"
+        ),
+        AddressRange(
+            AddressUse.LINK, ("rtsw", "ctsw"), None, 32, "198.18.0.36/31", "198.18.0.98/31"
+        ),
+    )
+
+
+@pytest.mark.parametrize("lab", ["zones-small", "hpn-small", "rail-small", "unnumbered"])
+def test_each_address_of_a_port_lies_in_a_range(lab: str) -> None:
+    fabric = planned(lab)
+    ranges = [part for part in address_plan(fabric) if part.use is not AddressUse.ASN]
+    for port in (end for link in fabric.links for end in (link.a, link.b)):
+        if port.address is not None:
+            address = ip_network(port.address, strict=False)[0]
+            assert any(
+                ip_network(part.first)[0] <= address <= ip_network(part.last)[-1] for part in ranges
+            ), port
+
+
+def test_zones_have_ranges_of_their_own() -> None:
+    ranges = address_plan(planned("zones-small"))
+    blocks = {part.zone: part for part in ranges if part.use is AddressUse.BLOCK}
+    assert (blocks[1].last, blocks[2].first) == ("198.18.0.12/30", "198.18.0.16/30")
+    assert {part.zone for part in ranges if part.roles == ("atsw",)} == {None}
