@@ -432,9 +432,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors that complete and check YAML.
 
-    A file names its schema in its first line, as those that ship do:
-
-    # yaml-language-server: $schema=../schemas/lab.schema.json
+    A file names its schema in its first line, as those that ship do.
 
     rocelab schema drill > schemas/drill.schema.json
     """

@@ -43,6 +43,8 @@ OUTPUTS = frozenset(
     {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "markdown", "chakra"}
 )
 """Parameters that name files or folders to write."""
+CONTINUED = frozenset({"resume"})
+"""Parameters that name folders of results to read and to write to."""
 STDOUT = "-"
 """The output that is no file."""
 RESULTS = "results"
@@ -84,6 +86,8 @@ def make_upload(words: Sequence[str], values: Mapping[str, object], here: Path) 
         path = here / str(value) if name in OUTPUTS else _file_to_read(name, str(value), here)
         if path is None:
             continue
+        if name in CONTINUED:
+            outputs.append(mirrored(here / str(value)))
         if Path(str(value)).is_absolute():
             moved[os.path.normpath(str(value))] = os.path.relpath(path, here)
         if name in OUTPUTS:
@@ -118,7 +122,7 @@ def is_within(place: str, outputs: Sequence[str]) -> bool:
 
 def _file_to_read(name: str, text: str, here: Path) -> Path | None:
     """The file that a parameter names, None if it is not a file or is shipped."""
-    if name not in INPUTS:
+    if name not in INPUTS | CONTINUED:
         return None
     file = own_file(text, CATALOGS[name], here) if name in CATALOGS else None
     if file is not None:

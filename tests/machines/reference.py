@@ -44,7 +44,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         ),
         shows=(r"spines: 4",),
     ),
-    "rocelab schema": Run(shows=(r"properties",)),
+    "rocelab schema [KIND]": Run(("rocelab schema",), shows=(r"properties",)),
     "rocelab doctor [OPTIONS]": Run(("rocelab doctor --json",), shows=(r'"can_run": true',)),
     "rocelab up LAB [OPTIONS]": Run(
         (

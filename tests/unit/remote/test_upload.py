@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rocelab.base.errors import InputError
 from rocelab.cli import remote as hook
 from rocelab.cli.main import build, main
-from rocelab.remote.upload import INPUTS, OUTPUTS, is_within, make_upload, mirrored
+from rocelab.remote.upload import CONTINUED, INPUTS, OUTPUTS, is_within, make_upload, mirrored
 
 
 @pytest.fixture
@@ -68,6 +68,15 @@ def test_of_a_folder_of_results_the_result_goes_along(here: Path) -> None:
         (here / "old" / name).write_text("{}")
     upload = make_upload(["drill", "diff", "old", "old"], {"old": "old", "new": "old"}, here)
     assert upload.sent == {f"{upload.folder}/old/result.json": here / "old/result.json"}
+
+
+def test_a_drill_that_goes_on_takes_its_result_along_and_brings_the_folder_back(here: Path) -> None:
+    (here / "night").mkdir()
+    (here / "night/result.json").write_text("{}")
+    words = ["drill", "run", "link-flap", "--resume", "night"]
+    upload = make_upload(words, {"drill": "link-flap", "resume": "night"}, here)
+    assert upload.sent == {f"{upload.folder}/night/result.json": here / "night/result.json"}
+    assert f"{upload.folder}/night" in upload.outputs
 
 
 def test_a_drill_takes_the_lab_that_it_names_along(here: Path) -> None:
@@ -161,7 +170,7 @@ def test_every_path_that_a_command_takes_is_known_as_read_or_written() -> None:
     options = parameters()
     assert "file" in options["capture"]
     of_the_other_machine = {"frr"}
-    known = INPUTS | OUTPUTS | of_the_other_machine
+    known = INPUTS | OUTPUTS | CONTINUED | of_the_other_machine
     unknown = {name: paths - known for name, paths in options.items()}
     assert not {name: paths for name, paths in unknown.items() if paths}
 
