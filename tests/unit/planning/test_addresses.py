@@ -33,9 +33,10 @@ def test_each_address_of_a_port_lies_in_a_range(lab: str) -> None:
     ranges = [part for part in address_plan(fabric) if part.use is not AddressUse.ASN]
     for port in (end for link in fabric.links for end in (link.a, link.b)):
         if port.address is not None:
-            address = ip_network(port.address, strict=False)[0]
+            address = int(ip_network(port.address, strict=False)[0])
             assert any(
-                ip_network(part.first)[0] <= address <= ip_network(part.last)[-1] for part in ranges
+                int(ip_network(part.first)[0]) <= address <= int(ip_network(part.last)[-1])
+                for part in ranges
             ), port
 
 
