@@ -29,6 +29,7 @@ from rocelab.routing.frr.kind import FrrMemory
 
 if TYPE_CHECKING:
     from rocelab.dataplane.pfc.overview import ClassOverview, LosslessOverview
+    from rocelab.lab.differences import Difference
     from rocelab.lab.lab import Lab, RunningLab
     from rocelab.lab.status import KnownLab, LabStatus, NodeStatus
 
@@ -250,17 +251,34 @@ def _print_labs(labs: Sequence[KnownLab]) -> None:
 
 def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     """Show lab health: daemons, BGP sessions, ECMP routes, memory. Exits 1 when the lab is not
-    as planned."""
+    as planned.
+
+    What differs from the plan is listed: missing routes, routes that are not planned, changed
+    configuration of FRR, settings. Routes and configuration that somebody added do not make the
+    exit code 1 while the lab works.
+    """
+    from rocelab.lab.differences import read_differences
     from rocelab.lab.status import read_status
 
     need_root("looking into a lab")
-    state = read_status(running_lab(lab))
+    chosen = running_lab(lab)
+    state = read_status(chosen)
+    differences = read_differences(chosen)
     if json:
-        write_json(state.document())
+        write_json({**state.document(), "differences": [asdict(part) for part in differences]})
     else:
+        _print_differences(differences)
         _print_status(state)
     if not state.converged:
         raise typer.Exit(1)
+
+
+def _print_differences(differences: Sequence[Difference]) -> None:
+    for difference in differences[:_SHOWN_SWITCHES]:
+        say(str(difference))
+    more = len(differences) - _SHOWN_SWITCHES
+    if more > 0:
+        say(f"and {more:,} more differences: see --json")
 
 
 def _print_status(state: LabStatus) -> None:

@@ -212,6 +212,11 @@ class RoutingStack(Protocol):
         """What a daemon's configuration is now, or all that it tells of it. Raises OSError."""
         ...
 
+    def configuration_changes(self, files: DaemonFiles, daemon: str, planned: str) -> Sequence[str]:
+        """The lines that a daemon runs and `planned` has not, with `+`, and the other way round,
+        with `-`; none where the stack does not tell. Raises OSError."""
+        ...
+
     def peers(
         self, files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> Mapping[str, BgpPeer]:

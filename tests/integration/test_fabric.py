@@ -21,6 +21,7 @@ from rocelab.faults.kinds.mtu_mismatch import MtuMismatchSpec
 from rocelab.faults.running import injected
 from rocelab.jobs.placement import find_nic
 from rocelab.lab import runtime, wiring
+from rocelab.lab.differences import read_differences
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers import provider_of
@@ -287,6 +288,34 @@ def test_a_port_with_another_mtu_or_address_is_not_as_planned(
     assert sentence.startswith(said)
     assert sentence.endswith("at rtsw1:ctsw1")
     assert read_status(lab).deviations == ()
+
+
+def test_status_names_routes_and_configuration_that_differ_from_the_plan(lab: Lab) -> None:
+    assert read_differences(lab) == ()
+    switch, asn = lab.fabric.switches[-1].name, lab.fabric.switches[-1].asn
+    node = lab.node(switch)
+    changed = ("configure terminal", f"router bgp {asn}", "bgp default local-preference 7")
+    vty_command(node.daemon_files, "bgpd", *changed)
+    node.exec(["ip", "route", "add", "blackhole", "192.0.2.0/24"])
+    try:
+        assert {str(part) for part in read_differences(lab)} == {
+            f"{switch}: routes that are not planned: 192.0.2.0/24",
+            f"{switch}: changed configuration: bgpd: + router bgp {asn}: "
+            "bgp default local-preference 7",
+        }
+        outcome = rocelab("status", lab.name)
+        assert f"{switch}: routes that are not planned: 192.0.2.0/24" in outcome.stdout
+        document = json.loads(rocelab("status", lab.name, "--json").stdout)
+        kinds = [(part["node"], part["kind"]) for part in document["differences"]]
+        assert kinds == [
+            (switch, "routes that are not planned"),
+            (switch, "changed configuration"),
+        ]
+    finally:
+        node.exec(["ip", "route", "del", "192.0.2.0/24"])
+        undone = ("configure terminal", f"router bgp {asn}", "no bgp default local-preference 7")
+        vty_command(node.daemon_files, "bgpd", *undone)
+    assert read_differences(lab) == ()
 
 
 @only("two-tiers")

@@ -106,6 +106,10 @@ class Bird:
         protocols = _protocols(control.ask(files, daemon, "show protocols all"))
         return "\n".join(head for head, _ in protocols)
 
+    def configuration_changes(self, files: DaemonFiles, daemon: str, planned: str) -> Sequence[str]:
+        """None: BIRD does not print the configuration that it runs."""
+        return ()
+
     def peers(
         self, files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> Mapping[str, BgpPeer]:

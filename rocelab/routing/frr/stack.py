@@ -12,6 +12,7 @@ from rocelab.routing.answers import ANSWER_TIMEOUT_S
 from rocelab.routing.daemons import run_on_time, set_niceness
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr import configuration, peers
+from rocelab.routing.frr.differences import changed_lines
 from rocelab.routing.frr.installation import SHELL, FrrInstallation, find_installation, untested
 from rocelab.routing.frr.vty import vty_command
 from rocelab.routing.stack import BgpPeer, Installation, Question
@@ -109,6 +110,9 @@ class Frr:
 
     def running_configuration(self, files: DaemonFiles, daemon: str) -> str:
         return vty_command(files, daemon, RUNNING)
+
+    def configuration_changes(self, files: DaemonFiles, daemon: str, planned: str) -> Sequence[str]:
+        return changed_lines(planned, self.running_configuration(files, daemon))
 
     def peers(
         self, files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S
