@@ -261,7 +261,7 @@ def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
     page.locator("#panel .ends button").first.focus()
     expect(page.locator("#panel caption").first).not_to_have_text(read)
     expect(page.locator("#panel .ends button").first).to_be_focused()
-    event = page.locator("#timeline li button").first
+    event = page.locator("#timeline li:not([hidden]) button").first
     event.evaluate("each => { each.dataset.marked = 'yes'; each.focus(); }")
     newest = page.locator("#timeline li").first.text_content()
     assert newest is not None
@@ -372,7 +372,10 @@ def test_a_cable_is_pulled_under_probes_and_the_page_names_the_outage_of_each_fl
     named = dict(re.fullmatch(OUTAGE, text).groups() for text in rows.all_text_contents())  # type: ignore[union-attr]
     assert set(named) <= set(lost)
     assert {int(count.replace(",", "")) for count in named.values()} <= set(lost.values())
-    # BGP's steps are on the axis of the plots.
+    # The lane of losses has it too, and BGP's steps are on the axis of the plots.
+    lane = page.locator("#history .lane").last
+    expect(lane).to_contain_text("lost")
+    expect(lane.locator("i.bad").first).to_have_attribute("title", re.compile("packets of .* lost"))
     expect(impact.locator(".lane i.hold").first).to_be_visible()
     expect(impact.locator(".lane i.noticed").first).to_have_attribute(
         "title", re.compile("rtsw1|ctsw1")
@@ -675,9 +678,9 @@ def test_one_fault_of_many_racks_is_one_row_and_amber_at_its_own_switches_only(
             hub.publish({"kind": "routes", "t_ns": at_ns + 6 * 10**7, **routes})
             state = {"node": f"rtsw{rack}", "state": "rerouted", **counts}
             hub.publish({"kind": "node", "t_ns": at_ns + 5 * 10**8, **state})
-        own = {**counts, "ports_down": 1, "state": "degraded"}
+        state = {**counts, "ports_down": 1, "state": "degraded"}
         for node in ("rtsw1", "ctsw1"):
-            hub.publish({"kind": "node", "t_ns": at_ns + 5 * 10**8, "node": node, **own})
+            hub.publish({"kind": "node", "t_ns": at_ns + 5 * 10**8, "node": node, **state})
         rows = page.locator("#timeline li")
         expect(page.locator(".node.rerouted")).to_have_count(15)
         expect(page.locator(".node.degraded")).to_have_count(2)

@@ -55,7 +55,7 @@ const flow = new Flow($("#flow"), {
     picture.redraw();
   },
 });
-const impact = new Impact($("#impact"), pick);
+const impact = new Impact($("#impact"), { pick, measured: (result) => lanes.measured(result) });
 const traffic = new Traffic($("#traffic"), {
   changed: (isUsed) => flow.follow(isUsed),
   followed(newest) {

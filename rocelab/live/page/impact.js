@@ -9,7 +9,8 @@ import { count, duration } from "./quantities.js";
 import { get } from "./requests.js";
 import { S, plotsOf } from "./series.js";
 
-const HEIGHT = 76;
+const HEIGHT = 62;
+const TICKS = 24; // the height of the axis of time, which the last plot has
 const AXIS = 64; // pixels left of the plots
 const BEFORE_NS = 50e6; // that is shown before a fault
 const LEAST_NS = 200e6;
@@ -24,8 +25,8 @@ const VERDICTS = {
 };
 
 export class Impact {
-  // `pick`: what chooses a switch of that name.
-  constructor(section, pick) {
+  // `pick`: what chooses a switch of that name. `measured` is told what was measured.
+  constructor(section, { pick, measured }) {
     this.section = section;
     this.verdict = section.querySelector("#verdict");
     this.views = section.querySelector("#views");
@@ -33,6 +34,7 @@ export class Impact {
     this.lanes = section.querySelector("#lanes");
     this.listed = section.querySelector("#outages");
     this.pick = pick;
+    this.measured = measured;
     this.plots = [];
     this.live = { times: [], sent: [], received: [] };
     section.querySelector("#hide").addEventListener("click", () => { section.hidden = true; });
@@ -97,6 +99,7 @@ export class Impact {
       return;
     }
     this.section.hidden = false;
+    this.measured(this.impact);
     const { run } = this.impact;
     const [kind, text] = VERDICTS[state];
     this.verdict.className = kind;
@@ -188,10 +191,10 @@ export class Impact {
   #replace(shown) {
     for (const plot of this.plots) plot.destroy();
     this.plotted.replaceChildren();
-    this.plots = shown.map((each) => this.#plot(each));
+    this.plots = shown.map((each, index) => this.#plot({ ...each, hasAxis: index === shown.length - 1 }));
   }
 
-  #plot({ title, lines, data, bands, time }) {
+  #plot({ title, lines, data, bands, time, hasAxis }) {
     const grid = { stroke: () => style("--line"), width: 1 };
     const axis = { stroke: () => style("--muted"), grid, ticks: grid, font: '11px system-ui, "DejaVu Sans", sans-serif' };
     const figure = h("figure", {}, h("figcaption", { class: "muted" }, title, " ", ...lines.map(({ label, colour }) => h("span", { class: "line-key" }, h("i", { "data-colour": colour }), label))));
@@ -199,13 +202,13 @@ export class Impact {
     this.plotted.append(figure);
     return new uPlot({
       width: this.plotted.clientWidth || 300,
-      height: HEIGHT,
+      height: HEIGHT + (hasAxis ? TICKS : 8),
       padding: [6, 24, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, points: { show: false }, sync: { key: "impact" }, bind: { dblclick: () => () => this.impact && this.#zoom(this.impact.run.begin_ns, this.impact.run.end_ns) } },
       scales: { x: { time: false }, y: { range: (_, low, top) => [0, top * 1.05 || 1] } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map((tick) => time(tick, ticks)), space: 70, size: 24 },
+        { ...axis, values: (_, ticks) => ticks.map((tick) => time(tick, ticks)), space: 70, size: hasAxis ? TICKS : 8, ...(hasAxis ? {} : { values: () => [], ticks: { show: false } }) },
         { ...axis, size: AXIS, space: 22, values: (_, ticks) => ticks.map(count) },
       ],
       series: [{}, ...lines.map(({ label, colour, width = 1.25, isFilled }) => ({
@@ -232,7 +235,7 @@ export class Impact {
   #resize() {
     const width = this.plotted.clientWidth;
     if (!width) return;
-    for (const plot of this.plots) if (plot.width !== width) plot.setSize({ width, height: HEIGHT });
+    for (const plot of this.plots) if (plot.width !== width) plot.setSize({ width, height: plot.height });
   }
 }
 

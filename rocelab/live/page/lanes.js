@@ -16,6 +16,7 @@ export class Lanes {
   constructor(element, goTo) {
     this.element = element;
     this.losses = [];
+    this.outages = [];
     this.events = [];
     this.newest = 0;
     this.at = null;
@@ -39,6 +40,14 @@ export class Lanes {
     this.redraw();
   }
 
+  // Traffic of the page was measured: when each of its flows was out.
+  measured({ zero_ns: zero, run }) {
+    this.outages = run.flows.flatMap((flow) => (flow.outages ?? []).map(([from, until, lost]) => ({
+      t_ns: zero + from, until: zero + (until ?? run.end_ns), lost, name: flow.name,
+    })));
+    this.redraw();
+  }
+
   // All events that are kept, in order of time.
   show(events) {
     this.events = events;
@@ -58,7 +67,7 @@ export class Lanes {
     const recent = this.events.filter((event) => event.t_ns >= begin);
     for (const [kind, track] of this.tracks) {
       const marks = kind === "fault" ? this.#faults(begin)
-        : kind === "lost" ? this.losses.map(({ t_ns: t, lost }) => ({ t, tone: "bad", text: `${count(Math.round(lost))} packets/s lost` }))
+        : kind === "lost" ? this.#lost(begin)
           : binned(recent.filter((event) => event.kind === kind), begin);
       const made = marks.map(({ t, until, tone, text }) => {
         const mark = h("i", { class: tone, title: `${clock(t)}: ${text}` });
@@ -75,6 +84,14 @@ export class Lanes {
     }
   }
 
+  #lost(begin) {
+    const out = d3.groups(this.outages.filter((outage) => outage.until >= begin), binOf(begin)).map(([, flows]) => ({
+      t: d3.min(flows, (outage) => outage.t_ns), until: d3.max(flows, (outage) => outage.until), tone: "bad",
+      text: `${count(d3.sum(flows, (outage) => outage.lost))} packets of ${new Set(flows.map(({ name }) => name)).size} flows lost`,
+    }));
+    return [...out, ...this.losses.map(({ t_ns: t, lost }) => ({ t, tone: "bad", text: `${count(Math.round(lost))} packets/s lost` }))];
+  }
+
   #faults(begin) {
     const faults = this.events.filter((event) => event.kind === "fault");
     return bandsOf(faults, this.newest, begin).filter(([, until]) => until >= begin).map(([from, until]) => {
@@ -84,9 +101,13 @@ export class Lanes {
   }
 }
 
+function binOf(begin) {
+  return ({ t_ns: t }) => Math.floor((BINS * (t - begin)) / WINDOW_NS);
+}
+
 // Events so close to each other that they would be drawn on each other, as one.
 function binned(events, begin) {
-  const bins = d3.groups(events, (event) => Math.floor((BINS * (event.t_ns - begin)) / WINDOW_NS));
+  const bins = d3.groups(events, binOf(begin));
   return bins.map(([, [first, ...more]]) => ({
     t: first.t_ns, tone: toneOf(first), text: `${first.link ?? first.node}${more.length ? ` and ${more.length} more` : ""}`,
   }));

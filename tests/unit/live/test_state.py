@@ -61,8 +61,8 @@ def test_a_port_or_a_session_that_is_missing_degrades_a_node(fabric: Fabric) -> 
 
 
 def test_a_node_that_only_lacks_next_hops_is_rerouted_for_a_cause_elsewhere(fabric: Fabric) -> None:
-    found = condition(fabric, "rtsw1", reading(fabric, narrow={"rtsw1": 3}))
-    assert found == Condition(NodeState.REROUTED, 0, 0, 3)
+    state = condition(fabric, "rtsw1", reading(fabric, narrow={"rtsw1": 3}))
+    assert state == Condition(NodeState.REROUTED, 0, 0, 3)
 
 
 def test_nodes_are_in_zones_as_the_picture_of_the_fabric_names_them() -> None:
