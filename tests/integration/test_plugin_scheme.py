@@ -73,6 +73,15 @@ def test_a_controller_of_the_package_places_what_runs(there: PluginEnvironment) 
     job = ("--pattern", "pairs", "--ranks", "2", "--size", "1MB", "--iterations", "3", "--qps", "8")
     done = there.rocelab("traffic", LAB, *job, "--json")
     assert done.returncode in (0, 3), done.stderr  # 3: other work had the machine
+    packets = {
+        link["link"]: link["packets"]
+        for link in json.loads(done.stdout)["links"]
+        if (link["sender"], link["tier"]) == ("rtsw1", "rtsw-ctsw")
+    }
+    assert packets["rtsw1:ctsw1"] >= 720, "three messages of 240 packets"
+    # Of those that a switch hashes (the plan's answer without a controller), six of eight QPs
+    # would take another uplink. Between both, at most the packets before its first round.
+    assert packets["rtsw1:ctsw1"] > 0.9 * sum(packets.values())
     rounds = json.loads(there.rocelab("te", LAB, "--last", "100", "--json").stdout)["rounds"]
     assert max(done["total"] for done in rounds) >= 8
     assert not any(done["problems"] for done in rounds)
