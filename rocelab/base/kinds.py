@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from inspect import isabstract
 from operator import or_
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -57,13 +57,21 @@ def any_of(door: Door[type[Model]], base: type[SpecModel] = SpecModel) -> object
     return Annotated[one_of(models), BeforeValidator(block)]
 
 
-def check_usable(door: Door[type[Model]], kind: object) -> None:
-    """Raises RefusedError for a registered kind that cannot be loaded."""
+def check_usable(door: Door[Any], kind: object, keys: Iterable[str] = ()) -> None:
+    """Raises RefusedError, with `keys`, for a registered kind that cannot be loaded."""
     if isinstance(kind, str) and kind in door.names:
         try:
             door.find(kind)
         except InputError as error:
-            raise RefusedError(error.message, error.hint) from error
+            raise RefusedError(error.message, error.hint, keys) from error
+
+
+def check_keys(door: Door[Any], block: object, model: type[SpecModel]) -> None:
+    """Raises RefusedError for a key of a block that its model lacks, since what is registered as
+    that cannot be loaded."""
+    for key in block if isinstance(block, dict) else ():
+        if key not in model.model_fields:
+            check_usable(door, key, (key,))
 
 
 def one_of(models: Iterable[type[SpecModel]]) -> object:

@@ -65,8 +65,8 @@ def doors() -> tuple[Door[Any], ...]:
     from rocelab.jobs.workloads import WORKLOADS
     from rocelab.lab.providers.door import RUNTIMES
     from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR
-    from rocelab.labfile.stacks import STACKS
     from rocelab.results.kpis import KPI_DOOR
+    from rocelab.routing.stack import STACKS
 
     return FAULTS, FABRICS, KPI_DOOR, CONTROLS, PATTERNS, WORKLOADS, SCHEME_DOOR, STACKS, RUNTIMES
 

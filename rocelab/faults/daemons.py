@@ -14,12 +14,12 @@ from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
 from rocelab.planning.fabric import Fabric
-from rocelab.routing.stack import stack_for, stacks
+from rocelab.routing.stack import STACKS, stack_for
 
 
 def _names() -> list[str]:
     """The daemons of every routing stack."""
-    return sorted({name for stack in stacks().values() for name in stack.programs})
+    return sorted({name for stack in STACKS.all().values() for name in stack.programs})
 
 
 def _in_schema(schema: dict[str, object]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, create_model, model_validator
 
 from rocelab.base.errors import InputError
-from rocelab.base.kinds import in_order
+from rocelab.base.kinds import check_keys, in_order
 from rocelab.base.units import DurationNs
 from rocelab.base.wording import RefusedError, listed
 from rocelab.jobs.job import JobSpec, RanksPlaced
@@ -54,6 +54,12 @@ class _Job(SpecModel):
     collective: Annotated[
         JobSpec | None, Field(description="a collective, with the keys of a lab's job")
     ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usable(cls, block: object) -> object:
+        check_keys(WORKLOADS, block, cls)
+        return block
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

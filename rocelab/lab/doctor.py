@@ -48,7 +48,7 @@ from rocelab.routing.frr.installation import (
     frr_folder,
     untested,
 )
-from rocelab.routing.stack import stacks
+from rocelab.routing.stack import STACKS
 
 KERNEL_MODULES = (
     "Ubuntu: linux-modules-extra-$(uname -r); Debian: linux-image-amd64, not its cloud variant"
@@ -343,7 +343,7 @@ def frr_check() -> Check:
 def stack_checks() -> list[Check]:
     """Whether this machine has each routing stack but FRR."""
     checks = []
-    for stack in stacks().values():
+    for stack in STACKS.all().values():
         if stack.name == DEFAULT_STACK:
             continue
         ok, remedy = True, ""

@@ -24,7 +24,7 @@ from rocelab.record import LabFiles
 from rocelab.routing import daemons
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.memory import read_memory
-from rocelab.routing.stack import Installation, RoutingStack, read_installation, stack_of
+from rocelab.routing.stack import STACKS, Installation, RoutingStack, read_installation
 
 Result = TypeVar("Result")
 
@@ -63,7 +63,7 @@ class NamespaceNode:
     @property
     def stack(self) -> RoutingStack:
         """The routing stack that the lab was brought up with."""
-        return stack_of(self.installation.stack)
+        return STACKS.find(self.installation.stack)
 
     @property
     def command_line(self) -> list[str]:

@@ -18,7 +18,7 @@ from rocelab.fabrics.door import KINDS, roles
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR
-from rocelab.labfile.stacks import STACKS
+from rocelab.labfile.stacks import stack_names
 
 NodeName = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -84,7 +84,6 @@ class AdoptedLabSpec(LabSpec):
 _DOORS: tuple[tuple[Door[Any], str, str], ...] = (
     (KINDS, "fabric", "kind"),
     (SCHEME_DOOR, "scheme", "kind"),
-    (STACKS, "routing", "stack"),
 )
 """What a lab's file names of each door: the block and its key."""
 
@@ -97,8 +96,11 @@ def recorded_spec(document: Mapping[str, Any], plugins: Iterable[str] = ()) -> L
         return AdoptedLabSpec.model_validate(document)
     for door, block, key in _DOORS:
         name = _named(document, block, key)
-        if name is not None and (name not in door.names or door is not STACKS):
+        if name is not None:
             _check(door, name, plugins)
+    stack = _named(document, "routing", "stack")
+    if stack is not None and stack not in stack_names():
+        raise _gone(f"there is no routing stack {stack}", plugins)
     return LabSpec.model_validate(document)
 
 
@@ -113,5 +115,10 @@ def _check(door: Door[Any], name: str, plugins: Iterable[str]) -> None:
     try:
         door.find(name)
     except InputError as error:
-        hint = error.hint if name in door.names else "install its package again"
-        raise PackageGoneError(f"{error.message}{of_gone(plugins)}", hint) from error
+        if name not in door.names:
+            raise _gone(error.message, plugins) from error
+        raise PackageGoneError(f"{error.message}{of_gone(plugins)}", error.hint) from error
+
+
+def _gone(message: str, plugins: Iterable[str]) -> PackageGoneError:
+    return PackageGoneError(f"{message}{of_gone(plugins)}", "install its package again")

@@ -22,7 +22,7 @@ from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SCHEMES, SchemeSpec
-from rocelab.labfile.stacks import DEFAULT_STACK, STACKS
+from rocelab.labfile.stacks import DEFAULT_STACK, stack_names
 
 MAX_SEED = 2**32 - 1
 MIN_RATE = 10**6
@@ -92,13 +92,13 @@ class BfdSpec(SpecModel):
 
 
 def _stack_name(name: str) -> str:
-    if name not in STACKS.names:
-        raise RefusedError(f"there is no routing stack {name}", name_hint(name, STACKS.names))
+    if name not in stack_names():
+        raise RefusedError(f"there is no routing stack {name}", name_hint(name, stack_names()))
     return name
 
 
 def _stack_names(schema: dict[str, object]) -> None:
-    schema["enum"] = list(STACKS.names)
+    schema["enum"] = stack_names()
 
 
 class RoutingSpec(SpecModel):

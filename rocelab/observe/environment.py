@@ -8,7 +8,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.results.environment import Environment, environment_with
 from rocelab.routing.frr.installation import find_installation
-from rocelab.routing.stack import Installation, stack_of
+from rocelab.routing.stack import STACKS, Installation
 
 
 def environment_of(lab: RunningLab) -> Environment:
@@ -32,5 +32,5 @@ def read_environment(installation: Installation | None = None) -> Environment:
     if routing.stack == DEFAULT_STACK:
         return environment_with(routing.version)
     return replace(
-        environment_with(""), routing=f"{stack_of(routing.stack).title} {routing.version}"
+        environment_with(""), routing=f"{STACKS.find(routing.stack).title} {routing.version}"
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema, create_model
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema, create_model, model_validator
 
+from rocelab.base.kinds import check_keys
 from rocelab.labfile.base import SpecModel
 from rocelab.results.expectations import Expectation, parse_expectation
 from rocelab.results.kpi import Quantity
-from rocelab.results.kpis import KPIS
+from rocelab.results.kpis import KPI_DOOR, KPIS
 
 _FORMS: dict[Quantity, dict[str, Any]] = {
     Quantity.TRUTH: {"type": "boolean"},
@@ -51,6 +52,12 @@ def expected(kpi: str) -> tuple[Any, ...]:
 
 class Expectations(SpecModel):
     """What figures must come to; the keys are KPIs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usable(cls, block: object) -> object:
+        check_keys(KPI_DOOR, block, cls)
+        return block
 
     def expectations(self) -> tuple[Expectation, ...]:
         """The expectations in the file, in the order of the KPIs."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from rocelab.base.errors import InputError
+from rocelab.base.doors import Door
 from rocelab.base.files import replace_file
-from rocelab.labfile.stacks import STACKS
+from rocelab.labfile.stacks import STACK_GROUP
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.answers import ANSWER_TIMEOUT_S
 from rocelab.routing.files import DaemonFiles
@@ -240,22 +240,18 @@ class RoutingStack(Protocol):
         ...
 
 
-def stack_of(name: str) -> RoutingStack:
-    """The stack of that name. Raises InputError if none is registered, or if it is no stack."""
-    stack = STACKS.find(name)
-    if not isinstance(stack, RoutingStack):
-        raise InputError(f"routing stack {name} is no rocelab.routing.stack.RoutingStack")
-    return stack
+def _stack(_: str, value: object) -> RoutingStack:
+    if not isinstance(value, RoutingStack):
+        raise TypeError(f"expected an object with all of {__name__}.{RoutingStack.__name__}")
+    return value
 
 
-def stacks() -> Mapping[str, RoutingStack]:
-    """Every stack that can be loaded, by name."""
-    return {name: stack for name, stack in STACKS.all().items() if isinstance(stack, RoutingStack)}
+STACKS: Door[RoutingStack] = Door(STACK_GROUP, "routing stack", _stack)
 
 
 def stack_for(fabric: Fabric) -> RoutingStack:
-    """The stack that a fabric's switches run."""
-    return stack_of(fabric.spec.routing.stack)
+    """The stack that a fabric's switches run. Raises InputError if it cannot be loaded."""
+    return STACKS.find(fabric.spec.routing.stack)
 
 
 def write_installation(folder: Path, installation: Installation) -> None:
@@ -268,4 +264,4 @@ def read_installation(folder: Path) -> Installation:
     """Read the installation from a lab's folder. Raises FileNotFoundError, and InputError if its
     stack is gone."""
     document = json.loads((folder / _FILE).read_text())
-    return stack_of(document.pop("stack")).installation_of(document)
+    return STACKS.find(document.pop("stack")).installation_of(document)
