@@ -31,7 +31,7 @@ FILES = {
     "control.yaml": f"jobs: [{{name: j, collective: {{{CONTROL}}}}}]\n",
 }
 JOB = ("--pattern", "pairs", "--ranks", "2", "--size", "1MB")
-COMMANDS = {
+COMMANDS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "fabrics": ("kind of fabric", [("plan", "fabric.yaml")]),
     "schemes": (
         "scheme",
