@@ -130,7 +130,9 @@ def show_health() -> None:
 def show_reachability() -> None:
     nics = tuple(f"z2-srv251-{server}:{nic}" for server in (1, 2) for nic in (1, 2))
     failed = tuple((a, b) for a in nics[:2] for b in nics[2:])
-    print_reachability(LONG, Reachability(nics=nics, pairs=8, failed=failed, took_s=1.0))
+    print_reachability(
+        LONG, Reachability(nics=nics, pairs=8, all_pairs=8, failed=failed, took_s=1.0)
+    )
 
 
 def show_faults(rocelab: Run, folder: Path) -> None:

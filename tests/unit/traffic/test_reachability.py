@@ -6,14 +6,19 @@ import pytest
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
+from rocelab.base.errors import InputError
 from rocelab.lab.lab import Lab
 from rocelab.traffic.reachability import (
+    MOST_PAIRS,
     Frames,
     Reachability,
+    counted_pairs,
     failures,
     nic_names,
     nics_of,
     pairs_of,
+    probe_reachability,
+    sampled_pairs,
 )
 
 TAG = 0xBEEF
@@ -30,6 +35,28 @@ def test_every_nic_is_paired_with_every_nic_of_every_other_server_once(lab: str)
         for b in range(len(nics))
         if nics[a].server != nics[b].server
     }
+
+
+@pytest.mark.parametrize("lab", ["rail-small", "hpn-small"])
+def test_a_sample_has_every_nic_as_source_and_as_destination(lab: str) -> None:
+    nics = nics_of(Lab.planned(lab).fabric)
+    everything = set(pairs_of(nics))
+    assert counted_pairs(nics) == len(everything)
+    sample = list(sampled_pairs(nics, 3 * len(nics)))
+    assert len(sample) == len(set(sample)) <= 3 * len(nics)
+    assert set(sample) < everything
+    sources, destinations = zip(*sample, strict=True)
+    assert set(sources) == set(destinations) == set(range(len(nics)))
+    assert set(sampled_pairs(nics, 10**9)) == everything
+
+
+def test_the_pairs_of_thousands_of_nics_are_refused_with_what_to_do() -> None:
+    fabric = Lab.planned("zone-256x32").fabric
+    with pytest.raises(InputError) as caught:
+        probe_reachability(fabric, lambda _: pytest.fail("a node was entered"))
+    assert "4,096 NICs are 16,744,448 pairs, which take up to 67 minutes" in str(caught.value)
+    assert "--pairs" in str(caught.value)
+    assert MOST_PAIRS < 16_744_448
 
 
 def test_a_nic_is_called_by_its_number_only_where_there_are_several() -> None:
@@ -63,4 +90,5 @@ def test_a_nic_that_nothing_reaches_is_one_row() -> None:
 
 
 def found(names: tuple[str, ...], failed: tuple[tuple[str, str], ...]) -> Reachability:
-    return Reachability(names, len(names) * (len(names) - 1), failed, 0.1)
+    pairs = len(names) * (len(names) - 1)
+    return Reachability(names, pairs, pairs, failed, 0.1)
