@@ -24,6 +24,7 @@ from rocelab.report.document import (
 )
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+_TICKS = re.compile("`+")
 
 
 def markdown_of(document: Document) -> str:
@@ -56,7 +57,13 @@ def _lines(block: Block) -> Iterator[str]:
         case Items():
             yield from ("", *(f"- {_text(plain(text))}" for text in block.texts))
         case Code():
-            yield from ("", *(f"    {line}" for line in visible(block.text).splitlines()))
+            yield from ("", *_fenced(visible(block.text)))
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """Text as it is, also behind a list, of which indented text would be a part."""
+    fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
+    yield from (fence, *text.splitlines(), fence)
 
 
 def _table(table: Table) -> Iterator[str]:

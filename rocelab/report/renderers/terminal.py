@@ -75,7 +75,7 @@ def rich_table(table: Table) -> WholeTable:
                 for cell, column in zip(row, table.columns, strict=True)
             )
         )
-    made.caption = Text(table.caption, "table.caption") if table.caption else None
+    made.caption = Text(visible(table.caption), "table.caption") if table.caption else None
     return made
 
 

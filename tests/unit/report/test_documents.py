@@ -5,6 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
+from markdown_it import MarkdownIt
 from matplotlib.figure import Figure as Drawing
 
 from rocelab.base.quantities import Unit
@@ -136,3 +137,45 @@ def test_what_a_medium_folds_is_a_detail_in_markdown() -> None:
     text = markdown_of(DOCUMENT)
     assert "<details><summary>Looked up</summary>\n\n- first\n- second\n\n</details>" in text
     assert text.startswith("### link-flap: failed\n\nTwo \\<cables\\>. lab zone-small.\n")
+
+
+HOSTILE = "\x1b[31m\u202e<script>alert(1)</script>[red]*x*|y[/red]"
+
+
+def hostile_document() -> Document:
+    """A document with what a user may have written in every text."""
+    table = Table(
+        HOSTILE,
+        (Column(HOSTILE), Column(HOSTILE)),
+        ((HOSTILE, Toned(HOSTILE, Tone.BAD)), (Hyperlink(HOSTILE, f'"{HOSTILE}'), None)),
+        caption=HOSTILE,
+        foot=(HOSTILE, HOSTILE),
+    )
+    code = Code(f"{HOSTILE}\n```\n{HOSTILE}", HOSTILE, HOSTILE)
+    blocks = (
+        Chapter(HOSTILE, (Section(HOSTILE, (table,)),)),
+        Section(HOSTILE, (Items((HOSTILE,)), code), folded=True),
+        Note(HOSTILE),
+        Cards((Card(HOSTILE, HOSTILE, HOSTILE, HOSTILE),)),
+    )
+    verdict = Toned(HOSTILE, Tone.BAD)
+    return Document(HOSTILE, blocks, HOSTILE, verdict, HOSTILE, HOSTILE, HOSTILE, (Note(HOSTILE),))
+
+
+def page_of_markdown(document: Document) -> str:
+    return MarkdownIt("gfm-like", {"linkify": False}).render(markdown_of(document))
+
+
+@pytest.mark.parametrize("render", [html, page_of_markdown])
+def test_no_text_is_markup_on_a_page(render) -> None:
+    page = render(hostile_document())
+    assert "<script>alert" not in page
+    assert "<em>x</em>" not in page
+
+
+@pytest.mark.parametrize("render", [printed, markdown_of])
+def test_no_text_has_control_characters_or_is_markup_of_a_terminal(render) -> None:
+    text = render(hostile_document())
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "red" in text
