@@ -14,6 +14,7 @@ empty folder behind.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -83,6 +84,20 @@ class Folder:
 
     def __truediv__(self, name: str) -> OutputPlace:
         return OutputPlace(self.path / name, self)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A block in which no other process holds it. Raises InputError if one does."""
+        with _named(self.path):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            opened = os.open(".", flags, dir_fd=self._descriptor)
+        try:
+            # Some file systems have no locks.
+            with suppress(OSError):
+                _lock(opened, self.path)
+            yield
+        finally:
+            os.close(opened)
 
     def remove_made(self) -> None:
         """Remove the folders that were made for it, if they are empty."""
@@ -231,6 +246,17 @@ class Folder:
         return descriptor
 
 
+def _lock(opened: int, path: Path) -> None:
+    """Lock an open folder. Raises InputError if another process has; OSError."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"another command writes its results to {path} now",
+            hint="name another folder, or wait until it has ended",
+        ) from None
+
+
 class OutputPlace:
     """A folder that is made when it is first needed: below one that is held open, or where its path
     leads then."""
@@ -354,14 +380,14 @@ def results_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Folder]
     """The folder, created if missing, for the results of the block, which holds it open.
 
     If the block ends by an error or a signal, the folders made for it are removed if empty. Raises
-    InputError if the folder has a result already, without `overwrite`, or cannot be written to;
-    MachineError if the disk is full.
+    InputError if the folder has a result already, without `overwrite`, cannot be written to, or
+    another command writes its results there; MachineError if the disk is full.
     """
-    with _written_to(folder):
+    with written_to(folder):
         opened = open_folder(folder, make=True)
     with opened:
         try:
-            with _written_to(folder):
+            with written_to(folder), opened.held():
                 check_new(opened, overwrite=overwrite)
                 yield opened
         except BaseException:
@@ -453,8 +479,9 @@ def shown_if_unwritten(results: Sequence[T], show: Callable[[T], None]) -> Itera
 
 
 @contextmanager
-def _written_to(folder: Path) -> Iterator[None]:
-    """Turn an error of writing into the folder into an InputError."""
+def written_to(folder: Path) -> Iterator[None]:
+    """Turn an error of writing into the folder into an InputError, or a MachineError if there is no
+    room."""
     try:
         yield
     except OSError as error:

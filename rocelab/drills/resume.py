@@ -9,31 +9,46 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from rocelab.base.documents import fitting
 from rocelab.base.errors import InputError
 from rocelab.base.outputs import RESULT
 from rocelab.base.wording import listed
-from rocelab.drills.plan import PlannedDrill
+from rocelab.drills.plan import PlannedDrill, ProbePhase
+from rocelab.report.drill import drill_document
+from rocelab.report.renderers.page import html
 from rocelab.results.difference import ValueChange, changes
 from rocelab.results.drill import DrillResult, read_drill_result
 from rocelab.results.environment import Environment
+from rocelab.results.probes import ProbeRun
+
+MAX_REPEATS = 1000
 
 _MAY_DIFFER = {"started", "command", "memory_bytes"}
 
 
 def earlier_result(folder: Path, drill: PlannedDrill) -> DrillResult:
-    """The result in `folder`. Raises InputError if there is none, or if it is of another drill or
-    lab."""
-    if not (folder / RESULT).exists():
-        raise InputError(
-            f"{folder} has no {RESULT} to go on from",
-            hint="a drill writes it when its first repeat ends; run the drill without --resume",
-        )
+    """The result in `folder`. Raises InputError if there is none, if it is of another drill or lab,
+    or if its repeats are not those of the drill."""
     result = read_drill_result(folder)
     specs = (("drill", result.drill, drill.spec), ("lab", result.lab, drill.fabric.spec))
     for name, before, spec in specs:
         now = spec.model_dump(mode="json", exclude_none=True)
         _refuse(folder, f"the {name} is another now", list(changes(before, now)))
+    with fitting(str(folder / RESULT)):
+        _check_repeats(result, drill)
+        # The report is of all repeats: what has none is refused before more are measured.
+        html(drill_document(result))
     return result
+
+
+def _check_repeats(result: DrillResult, drill: PlannedDrill) -> None:
+    """Raises ValueError for repeats that a drill does not leave."""
+    phases = [(phase.name, isinstance(phase, ProbePhase)) for phase in drill.phases]
+    for repeat in result.repeats:
+        if [(run.phase, isinstance(run.measured, ProbeRun)) for run in repeat] != phases:
+            raise ValueError("a repeat does not have the phases of the drill")
+    if result.wanted_repeats is not None and not 1 <= result.wanted_repeats <= MAX_REPEATS:
+        raise ValueError(f"{result.wanted_repeats} repeats asked for")
 
 
 def check_machine(folder: Path, result: DrillResult, environment: Environment) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from rocelab.base.documents import to_json
 from rocelab.base.errors import ExpectationError, InputError, RocelabError
 from rocelab.base.interruption import undone
-from rocelab.base.outputs import REPORT, RESULT, Folder, OutputPlace, results_folder
+from rocelab.base.outputs import REPORT, RESULT, Folder, OutputPlace, results_folder, written_to
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.conditions import conditions
 from rocelab.drills.drill_spec import DrillSpec, load_drill
@@ -26,7 +26,7 @@ from rocelab.drills.jobs import run_job_phase
 from rocelab.drills.labuse import LabUse, fresh
 from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase, lab_spec, plan_drill
 from rocelab.drills.probes import probe_plan, run_probe_phase
-from rocelab.drills.resume import check_machine, earlier_result
+from rocelab.drills.resume import MAX_REPEATS, check_machine, earlier_result
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import Lab, RunningLab, as_it_runs
 from rocelab.lab.providers import NodeProvider
@@ -42,8 +42,6 @@ from rocelab.report.renderers.page import html
 from rocelab.results.drill import DrillResult, EndedEarly, PhaseRun, conclude
 from rocelab.results.environment import Environment
 from rocelab.runs.attempts import RETRIES, measure_valid
-
-MAX_REPEATS = 1000
 
 _NOT_ENDED = EndedEarly("it had not ended when this was written", failed=False)
 
@@ -90,10 +88,10 @@ def run_drill(
         drill = _dilated(drill, dilation)
     chosen = Lab(lab.fabric) if lab else Lab(plan(lab_spec(drill, path)), provider)
     planned = plan_drill(drill, _as_it_runs(chosen.fabric))
-    earlier = earlier_result(out, planned) if resume and out is not None else None
     need_root("a lab")
     opened = nullcontext() if out is None else results_folder(out, overwrite=overwrite or resume)
     with opened as folder:
+        earlier = earlier_result(folder.path, planned) if resume and folder is not None else None
         evidence = None if folder is None else folder / EVIDENCE
         keep_unconverged(chosen, folder or RESULTS)
         if folder is not None and overwrite:
@@ -115,8 +113,9 @@ def run_drill(
                 result = measured.result(_ended_early(error))
                 on_result(result)
                 if folder is not None:
-                    _write(result, folder, progress)
-                    _say_kept(error, result, folder.path)
+                    if measured.kept == len(measured.runs):
+                        _write(result, folder, progress)
+                    _say_kept(error, measured.kept, folder.path)
             raise
         result = measured.result()
         on_result(result)
@@ -139,6 +138,8 @@ class _Measured:
         self.wanted: int = wanted or (earlier and earlier.wanted_repeats) or 1
         self.runs = [] if earlier is None else [list(repeat) for repeat in earlier.repeats]
         self.environment: Environment | None = None
+        self.kept = len(self.runs)
+        """How many of them the folder has."""
         self._drill, self._folder, self._earlier = drill, folder, earlier
         self._notes: tuple[str, ...] = ()
 
@@ -153,7 +154,9 @@ class _Measured:
     def keep(self) -> None:
         """Write the repeats so far, which a killed process then leaves."""
         if self._folder is not None:
-            self._folder.replace(RESULT, to_json(self.result(_NOT_ENDED)))
+            with written_to(self._folder.path):
+                self._folder.replace(RESULT, to_json(self.result(_NOT_ENDED)))
+        self.kept = len(self.runs)
 
     def result(self, ended_early: EndedEarly | None = None) -> DrillResult:
         """The result of the repeats so far, once the lab is up."""
@@ -185,9 +188,10 @@ def _ended_early(error: BaseException) -> EndedEarly:
     return EndedEarly(f"a defect of rocelab: {type(error).__name__}: {error}", failed=False)
 
 
-def _say_kept(error: BaseException, result: DrillResult, folder: Path) -> None:
+def _say_kept(error: BaseException, number: int, folder: Path) -> None:
     """Tell whoever reads the error, or the line about a signal, of the repeats that are kept."""
-    number = len(result.repeats)
+    if number == 0:
+        return
     repeats = "the repeat" if number == 1 else f"the {number} repeats"
     kept = f"{folder} has {repeats} before it; go on with --resume {folder}"
     undone(kept)

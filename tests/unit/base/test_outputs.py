@@ -38,6 +38,17 @@ def test_a_result_is_overwritten_only_where_that_is_asked_for(tmp_path: Path) ->
     assert (tmp_path / RESULT).read_text() == "new"
 
 
+def test_one_command_at_a_time_writes_results_to_a_folder(tmp_path: Path) -> None:
+    with (
+        results_folder(tmp_path, overwrite=True),
+        pytest.raises(InputError, match="another command writes its results to"),
+        results_folder(tmp_path, overwrite=True),
+    ):
+        raise AssertionError("not reached")
+    with results_folder(tmp_path, overwrite=True):
+        pass
+
+
 @pytest.mark.parametrize("error", [InputError("x"), KeyboardInterrupt()])
 def test_folders_that_were_made_for_nothing_go_again(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(type(error)), results_folder(tmp_path / "a" / "b"):
