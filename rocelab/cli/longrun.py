@@ -4,14 +4,14 @@ failures."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, LabArgument
+from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument
 from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.simulate import (
     EpsOption,
@@ -22,15 +22,27 @@ from rocelab.cli.simulate import (
     asked_spec,
     compile_first,
     print_warnings,
+    write_results,
 )
 from rocelab.report.console import progress_bars, show_document, write
 from rocelab.sim.options import Options
 
 if TYPE_CHECKING:
+    from rocelab.base.outputs import Folder
     from rocelab.sim.events.event_spec import RatesSpec, RestartSpec, TimelineSpec
 
 _WHEN = "What fails"
 
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Where result.json and report.html go.",
+        show_default=False,
+        rich_help_panel="Input and output",
+    ),
+]
 PolicyOption = Annotated[
     str | None,
     typer.Option(
@@ -57,6 +69,8 @@ def whatif(
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
     eps: EpsOption = None,
+    folder: OutOption = None,
+    force: ForceOption = False,
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
@@ -80,12 +94,16 @@ def whatif(
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
     compile_first()
-    with progress_bars() as progress:
-        cost = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
+    with _results(folder, force) as opened:
+        with progress_bars() as progress:
+            cost = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
+        document = what_if_document(cost)
+        if opened is not None:
+            write_results(to_json(cost), document, opened)
     if json:
         write([to_json(cost)])
     else:
-        show_document(what_if_document(cost))
+        show_document(document)
     print_warnings(cost.warnings)
 
 
@@ -140,6 +158,8 @@ def longrun(
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
     eps: EpsOption = None,
+    folder: OutOption = None,
+    force: ForceOption = False,
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
@@ -165,15 +185,25 @@ def longrun(
     restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
     compile_first()
     work_s = _span_s("--work", work)
-    with progress_bars() as progress, _problems_in(timeline):
-        outlook = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
+    with _results(folder, force) as opened:
+        with progress_bars() as progress, _problems_in(timeline):
+            outlook = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
+        document = outlook_document(outlook)
+        if opened is not None:
+            write_results(to_json(outlook), document, opened)
     if json:
         write([to_json(outlook)])
     else:
-        show_document(outlook_document(outlook))
+        show_document(document)
     print_warnings(outlook.warnings)
     if any(outcome.jct_s is None for outcome in outlook.jobs):
         raise typer.Exit(1)
+
+
+def _results(folder: Path | None, force: bool) -> AbstractContextManager[Folder | None]:
+    from rocelab.base.outputs import results_folder
+
+    return nullcontext() if folder is None else results_folder(folder, overwrite=force)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rocelab.base.progress import ProgressSink
     from rocelab.jobs.job_spec import SimulatedJob
     from rocelab.labfile.model import LabSpec
-    from rocelab.results.simulation import SimulationReport
+    from rocelab.report.document import Document
     from rocelab.sim.simulate import Simulation
 
 _WHAT_IF, _INPUT = "What if", "Input and output"
@@ -143,6 +143,7 @@ def simulate(
     """
     from rocelab.base.documents import to_json
     from rocelab.base.outputs import results_folder
+    from rocelab.report.simulation.document import simulation_document
     from rocelab.sim.flowtable import flow_file, write_flows
     from rocelab.sim.simulate import Simulation
 
@@ -157,16 +158,15 @@ def simulate(
                 _export(simulation, chakra, progress)
             outcome = simulation.run()
             report = simulation.report(outcome)
+        document = simulation_document(report)
         if opened is not None:
-            _write(report, opened)
+            write_results(to_json(report), document, opened)
         if table is not None:
             write_flows(simulation, outcome, table)
     if json:
         write([to_json(report)])
     else:
-        from rocelab.report.simulation.document import simulation_document
-
-        show_document(simulation_document(report))
+        show_document(document)
     print_warnings(report.warnings)
     if any(None in simulated.iterations_ns for simulated in report.jobs):
         raise typer.Exit(1)
@@ -234,11 +234,10 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
     write_trace(simulation.workloads[0], folder, progress=progress)
 
 
-def _write(report: SimulationReport, folder: Folder) -> None:
-    from rocelab.base.documents import to_json
+def write_results(result: str, document: Document, folder: Folder) -> None:
+    """Write `result`, JSON, and its page into a folder, and say so."""
     from rocelab.base.outputs import REPORT, RESULT
     from rocelab.report.renderers.page import html
-    from rocelab.report.simulation.document import simulation_document
 
-    folder.replace_all({RESULT: to_json(report), REPORT: html(simulation_document(report))})
+    folder.replace_all({RESULT: result, REPORT: html(document)})
     err().print(f"written: {folder.path}/result.json, report.html", markup=False, soft_wrap=True)

@@ -44,7 +44,7 @@ def traffic(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Where result.json goes.",
+            help="Where result.json and report.html go.",
             show_default=False,
             rich_help_panel="Input and output",
         ),
@@ -119,9 +119,9 @@ def traffic(
     for text in report.warnings:
         if text not in warned:
             _warn(text)
-    for path in (folder and folder / "result.json", pcap):
-        if path is not None:
-            err().print(f"written: {path}", markup=False, soft_wrap=True)
+    for text in (folder and f"{folder}/result.json, report.html", pcap):
+        if text is not None:
+            err().print(f"written: {text}", markup=False, soft_wrap=True)
     if report.problems:
         raise typer.Exit(3)
     if report.errors:

@@ -6,6 +6,7 @@ there and never how it looks: rows hold numbers, columns say their unit, and
 `rocelab.base.quantities` writes both.
 
     Document
+      card: Answer       what happened: a sentence, at most four Cards, a plot
       answer, blocks: Block ...
         Chapter    a heading over sections
         Section    a heading over blocks; `folded` where a medium can fold
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 NOTHING = "-"
 """The text of a cell without a value."""
+
+MOST_FIGURES = 4
+"""The most figures of an answer: as many as a reader takes in at once."""
 
 
 class PageRecording(Protocol):
@@ -180,6 +184,20 @@ class Cards:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What happened, as an engineer would say it. sentence: empty if nothing was measured. figures:
+    at most `MOST_FIGURES`, most important first. plot: of the worst event; pages begin with
+    all three below the verdict, a terminal ends with the sentence."""
+
+    sentence: str
+    figures: tuple[Card, ...] = ()
+    plot: Figure | None = None
+
+    def __post_init__(self) -> None:
+        assert len(self.figures) <= MOST_FIGURES
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """Runs to play again, or with `of_cells` the cells of a comparison to choose from. `record`
     makes them where they are wanted, None if there is nothing to play."""
@@ -215,8 +233,8 @@ class Document:
 
     name, verdict: what was run and how it ended, `link-flap` and `passed`; without a verdict, None.
     kind: the command, `rocelab drill`, and on what. lead, meta: a paragraph, and where and when.
-    answer: what a reader wants first: pages begin with it, and a terminal, where the last lines are
-    seen, ends with it.
+    card: what happened. answer: what a reader wants to know next: pages begin with both, and a
+    terminal, where the last lines are seen, ends with both. On a page `blocks` are folded.
     """
 
     title: str
@@ -226,6 +244,7 @@ class Document:
     kind: str = ""
     lead: Text = ""
     meta: str = ""
+    card: Answer | None = None
     answer: tuple[Block, ...] = ()
 
 

@@ -15,10 +15,9 @@ from pathlib import PurePath
 from rocelab.base.errors import InputError, MachineError, PluginError, RocelabError
 from rocelab.base.quantities import Unit
 from rocelab.base.wording import counted
+from rocelab.report.answers.drill import drill_answer
 from rocelab.report.document import (
     Block,
-    Card,
-    Cards,
     Chapter,
     Code,
     Column,
@@ -42,7 +41,7 @@ from rocelab.report.figures import (
     verdicts_table,
 )
 from rocelab.report.jobs.plots import fair_shares_plot
-from rocelab.report.jobs.sections import figures_of_jobs, jobs_sections
+from rocelab.report.jobs.sections import figures_by_phase, jobs_sections
 from rocelab.report.jobs.text import limits
 from rocelab.report.machine import machine_section
 from rocelab.report.plots import svg
@@ -57,15 +56,6 @@ from rocelab.results.probes import ProbeRun
 
 EVIDENCE = "evidence"
 
-CARDS = (
-    "full_convergence",
-    "first_route_convergence",
-    "loss_derived_convergence",
-    "lost_packets",
-    "affected_flows",
-    "uplink_mmr",
-)
-
 NOTHING_MEASURED = Note("No repeat was valid, so only the reasons are reported.", Tone.BAD)
 
 
@@ -77,7 +67,7 @@ def drill_document(result: DrillResult) -> Document:
         result.title,
         (
             Replay(partial(recording, result)),
-            *([figures_of_jobs(result, repeats)] if result.has_jobs else []),
+            *([figures_by_phase(result, repeats)] if _has_table(result) else []),
             *_phases(result, repeats),
             *_about(result),
         ),
@@ -86,12 +76,17 @@ def drill_document(result: DrillResult) -> Document:
         kind=f"rocelab drill `{result.name}` on lab `{lab}`",
         lead=result.description,
         meta=f"lab {lab} · {result.environment.started} · {_repeats_text(result, repeats)}",
+        card=drill_answer(result, repeats),
         answer=(
             *(Note(text, Tone.CAUTION) for text in result.remarks),
             *_reasons(result, repeats),
             Section("Expectations, every valid repeat", (verdicts_table(result, repeats),)),
         ),
     )
+
+
+def _has_table(result: DrillResult) -> bool:
+    return result.has_jobs or len(result.phases) > 1
 
 
 def summary_document(result: DrillResult) -> Document:
@@ -210,7 +205,7 @@ def _phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> It
     chosen = representative(result, phase.name)
     many = len(result.repeats) > 1
     if chosen is not None and phase.probes is not None:
-        yield from _probe_figures(result, phase, repeats)
+        yield _probe_figures(result, phase, repeats)
     if many:
         where = f" of phase {repeats.phase}" if repeats.phase else ""
         yield Section(f"Repeats{where}", (repeats_table(repeats),))
@@ -223,27 +218,11 @@ def _phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> It
     yield from _run(phase, run, f", repeat {number}" if many else "")
 
 
-def _probe_figures(
-    result: DrillResult, phase: PhaseSummary, repeats: RepeatTable
-) -> Iterator[Block]:
-    resolution_ns = result.resolution_of(phase.name)
+def _probe_figures(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> Section:
     (figures,) = phase.figures
-    rows = {row.name: row for row in figure_rows(figures, phase.valid_runs, resolution_ns)}
-    missed = {
-        verdict.kpi: f"expectation {repeats.verdict(verdict)}"
-        for verdict in phase.verdicts
-        if not verdict.passed
-    }
-    yield Cards(tuple(_card(rows[name], missed) for name in CARDS if name in rows))
     what = f"Phase {repeats.phase}" if repeats.phase else "Overall"
-    table = figures_table("", figures, phase.valid_runs, resolution_ns)
-    yield Section(f"{what}, {repeats.summary}", (table,))
-
-
-def _card(row: FigureRow, missed: dict[str, str]) -> Card:
-    number = f"n = {row.counted}" if row.valid > 1 else ""
-    spread = ", ".join(filter(None, (row.range, number)))
-    return Card(row.title, row.value, spread, missed.get(row.name, ""))
+    table = figures_table("", figures, phase.valid_runs, result.resolution_of(phase.name))
+    return Section(f"{what}, {repeats.summary}", (table,))
 
 
 def _run(phase: PhaseSummary, run: PhaseRun, repeat: str) -> Iterator[Block]:

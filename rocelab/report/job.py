@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from rocelab.base.quantities import Unit, duration, in_unit, ratio, share
 from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.performance import PerformanceRow, nccl_table
+from rocelab.report.answers.job import job_answer
 from rocelab.report.document import (
     Block,
     Cell,
     Code,
     Column,
     Document,
+    Figure,
     Note,
+    Replay,
     Row,
     Table,
     Tone,
     Value,
     columns,
 )
+from rocelab.report.jobs.plots import progress_plot
 from rocelab.report.jobs.tables import pause_table, propagation_table
 from rocelab.report.jobs.text import lossless_text
+from rocelab.report.replay.recording import Recording, recorded_jobs, recording_of
+from rocelab.results.drill import JobsRun
 from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
 from rocelab.results.probes import Disturbance
 from rocelab.routes.balance import TierBalance
@@ -41,6 +48,7 @@ def job_document(report: JobReport) -> Document:
         *(Note(text, Tone.BAD) for text in failed),
         *(Note(text, Tone.BAD) for text in disturbed_by(report.disturbed)),
         *([Code(_nccl(report))] if measured else []),
+        Replay(partial(_recording, report)),
         _headlines(report),
         _ranks(report),
         _transport(report),
@@ -53,7 +61,24 @@ def job_document(report: JobReport) -> Document:
         *([Note(lossless)] if lossless else []),
         Note(_verdict(report), Tone.STRONG if report.valid else Tone.BAD),
     )
-    return Document("", blocks)
+    job = report.job
+    size = f" of {job['size']}" if job.get("size") else ""
+    return Document(
+        f"{job['pattern']}{size} on {report.lab['name']}",
+        blocks,
+        kind=f"rocelab traffic on lab `{report.lab['name']}`",
+        card=job_answer(report, Figure("answer", partial(progress_plot, report))),
+    )
+
+
+def _recording(report: JobReport) -> Recording | None:
+    """The recording of the run; None where its lab cannot be planned any more."""
+    try:
+        fabric = report.fabric
+    except ValueError:
+        return None
+    run = JobsRun(report.problems, (report,))
+    return recording_of(fabric, [recorded_jobs(fabric, report.job["pattern"], run)])
 
 
 def disturbed_by(disturbed: Sequence[Disturbance]) -> tuple[str, ...]:

@@ -44,6 +44,30 @@ FIB_KINDS = (
 )
 """Kinds of changes of a FIB, their markers and colours."""
 
+SMALL = 8.5
+"""The smallest text, in points: a page shows 11 inches on 760 pixels or more."""
+
+DARK = {
+    INK: "#e7edf2",
+    MUTED: "#9fadb9",
+    GRID: "#2d3842",
+    "#ffffff": "#182028",
+    DELIVERED: "#34506a",
+    LOST: "#ff6b63",
+    "#1f6fb2": "#6bb1f0",
+    "#d9822b": "#f0a63c",
+    "#4c9a6a": "#5fc49b",
+    "#2e8b57": "#5fc49b",
+    "#8a5fb0": "#bb93e6",
+    "#d9dee3": "#43515e",
+    "#7a5c3e": "#c79a6b",
+    "#2aa5a0": "#4fd0ca",
+    "#9aa5b1": "#8a97a4",
+}
+"""Colours of plots on a dark page, by those on a light one."""
+
+_COLOUR = re.compile("|".join(DARK))
+
 LEAST_NS = 10_000
 """The least time on a logarithmic axis."""
 
@@ -63,8 +87,9 @@ _STYLE: dict[Any, Any] = {
     "axes.titlepad": 14,
     "xtick.color": INK,
     "ytick.color": INK,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
+    "legend.fontsize": SMALL,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
     "text.color": INK,
     # A name may hold two of `$`, between which matplotlib otherwise reads mathematics.
     "text.parse_math": False,
@@ -120,19 +145,17 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
         axis.spines["left"].set_visible(False)
         _mark_events(axis, repeat)
         axis.set_yticks([])
-    axes[0].set_yticks(range(len(flows)), [_label(record) for record in flows], fontsize=7)
+    axes[0].set_yticks(range(len(flows)), [_label(record) for record in flows])
     axes[0].set_title("whole run", pad=16)
     for colour, label in ((DELIVERED, "delivered"), (LOST, "lost")):
         axes[0].plot([], [], color=colour, linewidth=5, label=label)
-    figure.legend(frameon=False, fontsize=8, ncols=2, loc="outside upper right")
+    figure.legend(frameon=False, ncols=2, loc="outside upper right")
     for axis, (number, _) in zip(axes[1:], close_ups, strict=True):
         axis.set_title(f"around event {number}", pad=16)
     for row, record in enumerate(flows):
         if record.measurement.lost:
             text = f"{record.measurement.lost:,} lost"
-            axes[-1].annotate(
-                text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=7
-            )
+            axes[-1].annotate(text, (1.01, row), xycoords=("axes fraction", "data"), va="center")
     return figure
 
 
@@ -157,13 +180,13 @@ def fib_timeline(repeat: ProbeRun) -> Figure | None:
     )[:, 0]
     for axis, (number, event, changes), names in zip(axes, groups, nodes, strict=True):
         _changes(axis, event, changes, names)
-        axis.set_title(f"after event {number}: {event.title}", fontsize=8.5, pad=4)
+        axis.set_title(f"after event {number}: {event.title}", pad=4)
     after = [max(LEAST_NS, c.t_ns - event.t_ns) for _, event, changes in groups for c in changes]
     _time_axis(axes[-1], min(after), max(after))
     axes[-1].set_xlabel("after the event, lab")
     for kind, marker, colour in FIB_KINDS:
         axes[0].plot([], [], marker, color=colour, markersize=4, label=kind)
-    figure.legend(frameon=False, fontsize=8, ncols=3, loc="outside upper right")
+    figure.legend(frameon=False, ncols=3, loc="outside upper right")
     return figure
 
 
@@ -195,20 +218,21 @@ def _changes(axis: Axes, event: Event, changes: Sequence[FibChange], names: Sequ
             markeredgewidth=0,
         )
     axis.set_ylim(len(names) - 0.4, -0.6)
-    axis.set_yticks(range(len(names)), names, fontsize=7)
+    axis.set_yticks(range(len(names)), names)
     axis.tick_params(axis="y", length=0)
     axis.grid(color=GRID, linewidth=0.6)
 
 
 @styled
 def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
-    """A bar per link for each tier and direction, the seed plans side by side on one scale."""
+    """A bar per link for each tier and direction, the seed plans side by side: packets over the
+    mean of the tier, so that all bars have one scale."""
     ordered = by_plan(runs)
     if not ordered or not ordered[0].tiers:
         return None
     tiers = [(tier.tier, tier.direction) for tier in ordered[0].tiers]
     figure = figure_of(11, 0.4 + 2.2 * len(tiers))
-    grid = figure.subplots(len(tiers), len(ordered), sharey="row", squeeze=False)
+    grid = figure.subplots(len(tiers), len(ordered), sharey=True, squeeze=False)
     for row, key in enumerate(tiers):
         for column, run in enumerate(ordered):
             loads = [load for load in run.loads if (load.tier, load.direction) == key]
@@ -216,7 +240,7 @@ def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
             axis = grid[row][column]
             _bars(axis, loads, PLANS[column % len(PLANS)])
             axis.set_title(f"{plan_title(run)}: {_caption(tier)}")
-        grid[row][0].set_ylabel(f"{key[0]} {key[1].value}\npackets")
+        grid[row][0].set_ylabel(f"{key[0]} {key[1].value}\nover the mean")
     return figure
 
 
@@ -229,12 +253,13 @@ def _time_axis(axis: Axes, first_ns: float, last_ns: float) -> None:
     axis.set_xscale("log")
     axis.set_xticks([], minor=True)
     marks = [tick for tick in ticks if low <= tick <= high]
-    axis.set_xticks(marks, [quantities.duration(tick) for tick in marks], fontsize=7)
+    axis.set_xticks(marks, [quantities.duration(tick) for tick in marks])
     axis.set_xlim(low, high)
 
 
 def _bars(axis: Axes, loads: Sequence[LinkLoad], colour: str) -> None:
-    packets = np.array([load.packets for load in loads])
+    packets = np.array([load.packets for load in loads], np.float64)
+    packets /= packets.mean() or 1.0
     groups = list(dict.fromkeys(load.group for load in loads))
     if len(loads) > MAX_BARS:
         axis.fill_between(
@@ -244,7 +269,7 @@ def _bars(axis: Axes, loads: Sequence[LinkLoad], colour: str) -> None:
     else:
         places = np.array([i + 0.8 * groups.index(load.group) for i, load in enumerate(loads)])
         axis.bar(places, packets, color=colour, width=0.85)
-        axis.set_xticks(places, [_far_name(load) for load in loads], rotation=90, fontsize=6.5)
+        axis.set_xticks(places, [_far_name(load) for load in loads], rotation=90)
         axis.tick_params(axis="x", length=0, pad=1)
         for group in groups:
             positions = places[[load.group == group for load in loads]]
@@ -253,10 +278,9 @@ def _bars(axis: Axes, loads: Sequence[LinkLoad], colour: str) -> None:
                 (float(positions.mean()), -0.36),
                 xycoords=("data", "axes fraction"),
                 ha="center",
-                fontsize=7,
                 color=MUTED,
             )
-    axis.axhline(float(packets.mean()), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axis.axhline(1.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
     axis.grid(axis="y", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     axis.margins(x=0.01)
@@ -348,7 +372,6 @@ def number_event(axis: Axes, number: int, at: float) -> None:
         textcoords="offset points",
         va="bottom",
         ha="center",
-        fontsize=7.5,
         color=INK,
     )
 
@@ -410,3 +433,13 @@ def svg(figure: Figure, name: str) -> str:
         )
     text = out.getvalue()
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text[text.index("<svg") :])
+
+
+def themed(drawing: str) -> str:
+    """An SVG whose colours follow those of its page, by the variables of `page_colours`."""
+    return _COLOUR.sub(lambda match: f"var(--plot-{match[0][1:]}, {match[0]})", drawing)
+
+
+def page_colours() -> str:
+    """The variables of a dark page."""
+    return " ".join(f"--plot-{light[1:]}: {dark};" for light, dark in DARK.items())

@@ -30,6 +30,10 @@ HEADLINES = (
 """KPIs that the table shows if measured, besides those that the drill expects."""
 
 
+MOST_REASONS = 4
+"""Reasons in a line: the table of repeats has all."""
+
+
 class RepeatOutcome(StrEnum):
     """The outcome of a repeat."""
 
@@ -86,17 +90,31 @@ class RepeatTable:
 
     @property
     def lines(self) -> list[str]:
-        """A line for each reason why a repeat is invalid or, if there are several, failed."""
-        where = f", phase {self.phase}," if self.phase else ""
-        said = {RepeatOutcome.INVALID: "is invalid"}
+        """`4 of 9 repeats invalid: the clock jumped (repeat 2); a sender stalled (repeats 5, 6)`,
+        and the same of those that failed, if there are several."""
+        outcomes = [(RepeatOutcome.INVALID, "invalid")]
         if len(self.rows) > 1:
-            said[RepeatOutcome.FAILED] = "failed"
-        return [
-            f"repeat {row.number}{where} {said[row.outcome]}: {reason}"
-            for row in self.rows
-            if row.outcome in said
-            for reason in row.why
+            outcomes.append((RepeatOutcome.FAILED, "failed"))
+        return [line for outcome, word in outcomes if (line := self._line(outcome, word))]
+
+    def _line(self, outcome: RepeatOutcome, word: str) -> str:
+        rows = [row for row in self.rows if row.outcome is outcome]
+        if not rows:
+            return ""
+        numbers: dict[str, list[str]] = {}
+        for row in rows:
+            for reason in row.why:
+                numbers.setdefault(reason, []).append(str(row.number))
+        reasons = [
+            f"{reason} ({'repeat' if len(of) == 1 else 'repeats'} {', '.join(of)})"
+            for reason, of in numbers.items()
         ]
+        if len(self.rows) == 1:
+            reasons = list(numbers)
+        more = len(reasons) - MOST_REASONS
+        text = "; ".join(reasons[:MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
+        where = f" of phase {self.phase}" if self.phase else ""
+        return f"{len(rows)} of {counted(len(self.rows), 'repeat')}{where} {word}: {text}"
 
 
 def repeat_tables(result: DrillResult) -> list[RepeatTable]:

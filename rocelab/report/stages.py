@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from rocelab.base.quantities import Unit, duration
 from rocelab.report.document import Column, Figure, Note, Row, Section, Table, columns
 from rocelab.report.plots import GRID, INK, MS, figure_of, styled
-from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
+from rocelab.results.stages import HOLD_NS, DetectionCause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 MAX_SWITCHES = 40
+LEAST_HOLD_NS = HOLD_NS - MS
+"""A switch that decided sooner after it had detected did not hold the change back."""
 
 CAUSES = {
     DetectionCause.CARRIER: "carrier",
@@ -31,10 +34,12 @@ CAUSES = {
 
 COLUMNS = ("detected", "session", "best path", "zebra", "kernel", "packets")
 
-WAITING, DECIDING, INSTALLING, WRITING = "#d9dee3", "#1f6fb2", "#d9822b", "#4c9a6a"
+WAITING, HOLDING, DECIDING = "#d9dee3", "#8a5fb0", "#1f6fb2"
+INSTALLING, WRITING = "#d9822b", "#4c9a6a"
 SPANS = (
     ("until detected", WAITING),
-    ("until best path", DECIDING),
+    ("BGP", DECIDING),
+    (f"BGP's hold of {HOLD_NS // MS} ms", HOLDING),
     ("until zebra", INSTALLING),
     ("until kernel", WRITING),
 )
@@ -114,14 +119,27 @@ def resolution_text(resolution: Resolution) -> str:
 def waterfall(stages: Stages) -> Drawing | None:
     """A bar per switch from the event to its last FIB change, and a mark where packets arrived
     again; None if no switch took part. With very many switches, only those that ended last."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    switches = _shown(stages.switches)
+    switches = longest_stages(stages, MAX_SWITCHES)
     if not switches:
         return None
     figure = figure_of(11, 1.2 + 0.24 * len(switches))
     axis = figure.subplots()
+    draw_stages(axis, switches)
+    axis.set_xlim(left=0)
+    axis.set_xlabel("ms after the event, lab")
+    axis.grid(axis="x", color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    figure.legend(
+        handles=legend_of_stages(),
+        frameon=False,
+        ncols=6,
+        loc="outside upper right",
+    )
+    return figure
+
+
+def draw_stages(axis: Axes, switches: Sequence[SwitchStages]) -> None:
+    """A bar per switch, in ms after the event, and a mark where packets arrived again."""
     for row, one in enumerate(switches):
         for (_, colour), (start_ns, end_ns) in zip(SPANS, _spans(one), strict=True):
             if end_ns > start_ns:
@@ -130,33 +148,40 @@ def waterfall(stages: Stages) -> Drawing | None:
             axis.plot(one.first_good_packet_ns / MS, row, "|", color=INK, markersize=11)
     axis.set_yticks(range(len(switches)), [_label(one) for one in switches])
     axis.set_ylim(len(switches) - 0.4, -0.6)
-    axis.set_xlim(left=0)
     axis.tick_params(axis="y", length=0)
-    axis.set_xlabel("ms after the event, lab")
-    axis.grid(axis="x", color=GRID, linewidth=0.6)
-    axis.set_axisbelow(True)
-    axis.set_title(f"after {stages.event}")
+
+
+def legend_of_stages() -> list[Artist]:
+    """The key of `draw_stages`."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     marks: list[Artist] = [Patch(color=colour, label=label) for label, colour in SPANS]
     marks.append(Line2D([], [], color=INK, marker="|", linestyle="", label="packets again"))
-    figure.legend(handles=marks, frameon=False, fontsize=8, ncols=5, loc="outside upper right")
-    return figure
+    return marks
 
 
 def _spans(one: SwitchStages) -> tuple[tuple[int, int], ...]:
-    """The start and length of each of `SPANS`; an unknown one has length 0."""
+    """The start and the end of each of `SPANS`; an unknown one has length 0. The hold is right
+    before the decision: bgpd begins it anew once it has cleared a dead session."""
+    best_ns, detected_ns = one.best_path_ns, one.detected_ns
+    held_ns = best_ns
+    if best_ns is not None and detected_ns is not None and best_ns - detected_ns >= LEAST_HOLD_NS:
+        held_ns = max(detected_ns, best_ns - HOLD_NS)
     spans, reached = [], 0
-    for instant_ns in (one.detected_ns, one.best_path_ns, one.zebra_ns, one.kernel_ns):
+    for instant_ns in (detected_ns, held_ns, best_ns, one.zebra_ns, one.kernel_ns):
         end_ns = reached if instant_ns is None else max(reached, instant_ns)
         spans.append((reached, end_ns))
         reached = end_ns
     return tuple(spans)
 
 
-def _shown(switches: Sequence[SwitchStages]) -> list[SwitchStages]:
-    if len(switches) <= MAX_SWITCHES:
-        return list(switches)
-    last = sorted(switches, key=lambda one: -_spans(one)[-1][1])[:MAX_SWITCHES]
-    return [one for one in switches if one in last]
+def longest_stages(stages: Stages, most: int) -> list[SwitchStages]:
+    """The switches in order of detection; of more than `most` those that ended last."""
+    if len(stages.switches) <= most:
+        return list(stages.switches)
+    last = sorted(stages.switches, key=lambda one: -_spans(one)[-1][1])[:most]
+    return [one for one in stages.switches if one in last]
 
 
 def _label(one: SwitchStages) -> str:

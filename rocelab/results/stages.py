@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 
 from rocelab.base.documents import Format
 
@@ -109,3 +110,23 @@ class DetectionCause(StrEnum):
     SESSION_UP = "session-up"
     ADMIN = "admin"
     OTHER = "other"
+
+
+def holds_until(stages: Stages, until_ns: float) -> int:
+    """At how many switches in a row bgpd held the change back for `HOLD_NS`, up to the last
+    decision before `until_ns` after the event: a switch that a neighbour's update told of it waited
+    for the last decision before that update."""
+    decisions = [
+        (switch.best_path_ns, switch.detected_ns, switch.detected_by)
+        for switch in stages.switches
+        if switch.best_path_ns is not None and switch.detected_ns is not None
+    ]
+    holds, limit_ns = 0, until_ns
+    for decided_ns, detected_ns, cause in sorted(decisions, key=itemgetter(0), reverse=True):
+        if decided_ns > limit_ns:
+            continue
+        holds += decided_ns - detected_ns >= HOLD_NS - stages.resolution.worst_ns
+        if cause is not DetectionCause.PEER:
+            break
+        limit_ns = detected_ns
+    return holds

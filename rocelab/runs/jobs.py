@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
-from rocelab.base.outputs import RESULT, output_file, results_folder
+from rocelab.base.outputs import REPORT, RESULT, output_file, results_folder
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.faults.base import StoppingFault, Timed
 from rocelab.faults.changewatch import ChangeWatch
@@ -36,6 +36,8 @@ from rocelab.observe.processes import ProcessWatch
 from rocelab.prediction.matrix import row_of_end
 from rocelab.prediction.predictor import Setting, asked_fabric, paths_on
 from rocelab.record import LabFiles, not_up
+from rocelab.report.job import job_document
+from rocelab.report.renderers.page import html
 from rocelab.results.job import JobReport
 from rocelab.results.probes import rebased
 from rocelab.routes.path import NoPathError
@@ -68,11 +70,12 @@ def run_job(
 ) -> JobReport:
     """Run `job` on a lab that is up and report.
 
-    `out` is a folder, created if missing, for result.json; `pcap` a pcapng file for what the ranks'
-    NICs send and receive. Neither may exist without `overwrite`. With `allow_faults` others may
-    break the lab meanwhile: the report then says by what it was `disturbed`. `on_warning` gets what
-    is known before the run: that this machine will probably not carry it, or that the lab is in a
-    state without valid figures. `on_result` gets the report before it is written.
+    `out` is a folder, created if missing, for result.json and report.html; `pcap` a pcapng file for
+    what the ranks' NICs send and receive. Neither may exist without `overwrite`. With
+    `allow_faults` others may break the lab meanwhile: the report then says by what it was
+    `disturbed`. `on_warning` gets what is known before the run: that this machine will probably not
+    carry it, or that the lab is in a state without valid figures. `on_result` gets the report
+    before it is written.
 
     Raises InputError if the lab is not up or busy, the job does not fit it (`plan_job`), or `out`
     or `pcap` cannot be written; MachineError if this machine cannot run it. A run that the machine
@@ -99,7 +102,7 @@ def run_job(
             report = replace(report, warnings=(*report.warnings, lacks))
         on_result(report)
         if folder is not None:
-            folder.replace(RESULT, to_json(report))
+            folder.replace_all({RESULT: to_json(report), REPORT: html(job_document(report))})
     return report
 
 

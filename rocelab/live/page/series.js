@@ -40,7 +40,8 @@ function ofJobs({ jobs, dilation, rates_are: what }) {
   const rate = ({ interval_ns: interval, rate_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((each) => each / bps)];
   const times = ({ iterations }) => [
     [...iterations.map(([began]) => began / S), iterations.at(-1)[1] / S],
-    [...iterations.map(([began, ended]) => (ended - began) / dilation / 1e6), null],
+    // A step ends at the next point: the last iteration needs one where it ends.
+    [...iterations, iterations.at(-1)].map(([began, ended]) => (ended - began) / dilation / 1e6),
   ];
   const plots = [{ title: `${what}, ${unit} of the modelled network`, lines: lines(jobs), data: uPlot.join(jobs.map(rate)) }];
   if (timed.length) {

@@ -15,6 +15,7 @@ from functools import partial
 from rocelab.base.quantities import Unit, formatted, rate, ratio, share
 from rocelab.base.wording import counted
 from rocelab.report.compare import plots
+from rocelab.report.compare.answer import comparison_answer
 from rocelab.report.compare.cells import (
     cells_of,
     flag,
@@ -58,7 +59,6 @@ def comparison_document(comparison: Comparison) -> Document:
     return Document(
         f"Load balancing on {lab['name']}",
         (
-            Section("Summary", _summary(comparison), page_only=True),
             Replay(partial(recorded, comparison), of_cells=True),
             *_test(comparison),
             Section("5. Test results", tuple(_results(comparison))),
@@ -92,19 +92,7 @@ def comparison_document(comparison: Comparison) -> Document:
         meta=f"{job['pattern']} of {job['size']} over {counted(job['ranks'], 'rank')}, dilation "
         f"{comparison.dilation:g} · {comparison.environment.started} · "
         f"{counted(len(comparison.cells), 'cell')}, {counted(comparison.repeats, 'run')} each",
-        answer=(Note(_best(comparison), Tone.STRONG),),
-    )
-
-
-def _summary(comparison: Comparison) -> tuple[Block, ...]:
-    return (
-        Figure("lines", partial(plots.by_queue_pairs, comparison)),
-        Note(
-            "Medians of iterations, with bars from the least to the greatest. Dotted: a NIC's "
-            "rate, and the lower bound of the time. A grey circle marks a figure of an invalid run "
-            "(see Anomalies).",
-            Tone.QUIET,
-        ),
+        card=comparison_answer(comparison),
     )
 
 
@@ -375,18 +363,3 @@ def _runs(comparison: Comparison) -> Table:
 
 def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
-
-
-def _best(comparison: Comparison) -> str:
-    measured = [
-        (cell.figures.jct_ratio.median, cell)
-        for cell in comparison.cells
-        if cell.figures is not None and cell.status is Status.MEASURED
-    ]
-    if not measured:
-        return "No cell was measured."
-    least, cell = min(measured, key=lambda pair: pair[0])
-    return (
-        f"Nearest to the lower bound: {name_of(cell.kind)}, {queue_pairs(cell.qps)}, "
-        f"{cell.placement}, JCT ratio {ratio(least)}"
-    )

@@ -62,7 +62,7 @@ def by_queue_pairs(comparison: Comparison) -> Figure | None:
     grid[0][0].set_ylabel("BusBW, GB/s, modelled")
     grid[1][0].set_ylabel("JCT ratio")
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside upper right")
+    figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
     return figure
 
 
@@ -138,7 +138,7 @@ def fairness_bars(comparison: Comparison) -> Figure | None:
         axis.set_axisbelow(True)
     axes[0].set_ylabel("Jain's index")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside upper right")
+    figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
     return figure
 
 
@@ -173,16 +173,16 @@ def load_map(comparison: Comparison, placement: str) -> Figure | None:
             matrix, cmap="cividis", vmin=0, vmax=max(2.0, most), edgecolors="white", linewidth=0.3
         )
         axis.invert_yaxis()
-        axis.set_yticks(np.arange(len(names)) + 0.5, names, fontsize=6.5)
+        axis.set_yticks(np.arange(len(names)) + 0.5, names)
         if matrix.shape[1] > MOST_COLUMNS:
             axis.set_xticks([])
             axis.set_xlabel(f"{len(links):,} links, busiest first")
         else:
-            axis.set_xticks(np.arange(len(links)) + 0.5, links, rotation=90, fontsize=6)
+            axis.set_xticks(np.arange(len(links)) + 0.5, links, rotation=90)
         axis.tick_params(length=0)
         axis.set_title(f"{tier} {direction.value}")
         for row, column in np.argwhere(matrix == 0):
-            axis.text(column + 0.5, row + 0.5, "0", ha="center", va="center", fontsize=6, color="w")
+            axis.text(column + 0.5, row + 0.5, "0", ha="center", va="center", color="w")
     if image is not None:
         bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)
         bar.set_label("load over the mean", color=INK)

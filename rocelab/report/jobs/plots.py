@@ -61,7 +61,6 @@ def fair_shares_plot(fair: FairShares) -> Figure:
                 xycoords=("data", "axes fraction"),
                 xytext=(3, 0),
                 textcoords="offset points",
-                fontsize=7,
                 color=colour,
             )
     lower.set_xlabel("ms of the modelled network")
@@ -88,7 +87,7 @@ def _rates(axis: Axes, fair: FairShares) -> None:
     axis.plot([], [], color=MUTED, linewidth=1.1, label="model (first seed)")
     axis.set_ylabel("payload, Gb/s, modelled")
     axis.set_title("rate of each sender")
-    axis.legend(frameon=False, fontsize=7.5, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
+    axis.legend(frameon=False, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
 def _queue(axis: Axes, fair: FairShares) -> None:
@@ -110,10 +109,10 @@ def _queue(axis: Axes, fair: FairShares) -> None:
     )
     for level, name in ((fair.port.kmin_bytes, "kmin"), (fair.port.kmax_bytes, "kmax")):
         axis.axhline(level / 1000, color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
-        axis.annotate(name, (1.002, level / 1000), xycoords=("axes fraction", "data"), fontsize=7)
+        axis.annotate(name, (1.002, level / 1000), xycoords=("axes fraction", "data"))
     axis.set_ylabel("queue, kB")
     axis.set_title(f"queue of {fair.port.node}:{fair.port.interface}")
-    axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    axis.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
 
 
 @styled
@@ -156,7 +155,7 @@ def _goodput(axis: Axes, report: JobReport) -> None:
     axis.step(edges_ms, middle, where="post", color=SENDERS[0], linewidth=1.1, label="median")
     axis.set_ylabel("payload, Gb/s, modelled")
     axis.set_title("payload acknowledged, of a sender", pad=14)
-    axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="lower right", bbox_to_anchor=(1, 1.02))
+    axis.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1.02))
 
 
 def _iterations(axis: Axes, report: JobReport) -> None:
@@ -186,7 +185,7 @@ def link_loads_plot(report: JobReport) -> Figure | None:
         packets = np.array([link.packets for link in links])
         axis.bar(range(len(links)), packets, color=SENDERS[0], width=0.85)
         axis.axhline(float(packets.mean()), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        axis.set_xticks(range(len(links)), [link.link for link in links], rotation=90, fontsize=6)
+        axis.set_xticks(range(len(links)), [link.link for link in links], rotation=90)
         axis.tick_params(axis="x", length=0, pad=1)
         axis.set_title(f"{direction.value}: packets per link")
         axis.grid(axis="y", color=GRID, linewidth=0.6)
@@ -225,12 +224,12 @@ def pauses_plot(report: JobReport) -> Figure | None:
             if bars:
                 axis.broken_barh(bars, (place - 0.4, 0.8), color=colour, label=label)
                 label = "_nolegend_"
-    axis.set_yticks(range(len(rows)), rows, fontsize=6.5)
+    axis.set_yticks(range(len(rows)), rows)
     axis.invert_yaxis()
     axis.set_xlabel("ms of the modelled network")
     part = report.lossless.part
     axis.set_title(f"ports that stopped, by who paused them{part and f': {part}'}")
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.legend(frameon=False, fontsize=7, ncols=8, loc="upper left", bbox_to_anchor=(0, -0.18))
+    axis.legend(frameon=False, ncols=8, loc="upper left", bbox_to_anchor=(0, -0.18))
     return figure

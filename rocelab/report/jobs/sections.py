@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from rocelab.base.quantities import Unit, duration, share
+from rocelab.base.quantities import Unit, change, duration, share
 from rocelab.base.wording import counted
 from rocelab.report.document import (
     Block,
@@ -18,45 +18,85 @@ from rocelab.report.document import (
     Toned,
     columns,
 )
-from rocelab.report.figures import figure_rows, figures_table
+from rocelab.report.figures import FigureRow, figure_rows, figures_table
 from rocelab.report.jobs import plots
 from rocelab.report.jobs.tables import pause_table, propagation_table, share_rows
 from rocelab.report.jobs.text import job_name, job_text, lossless_text
 from rocelab.report.repeats import RepeatTable
-from rocelab.results.drill import DrillResult, JobsRun, PhaseSummary
+from rocelab.results.drill import DrillResult, FigureSummary, JobsRun, PhaseSummary
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares
 
 MOST_QUEUES = 12
 
 
-def figures_of_jobs(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
-    """The figures of the jobs of all phases, side by side."""
-    title = "Figures by phase, of the modelled network"
+def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
+    """The figures of all phases, or of their jobs, side by side, with the difference to the first;
+    those that are 0 everywhere are only named."""
+    has_jobs = result.has_jobs
+    title = f"Figures by phase{', of the modelled network' if has_jobs else ''}"
     if len(result.repeats) > 1:
         title += ": median of the valid repeats (minimum to maximum)"
-    jobs = {
-        job_name(phase.name, number, len(phase.figures)) + _not_all(of_phase): figure_rows(
-            job, phase.valid_runs
+    summaries = {
+        job_name(phase.name, number, len(phase.figures)) + _not_all(of_phase): (
+            figure_rows(figures, phase.valid_runs, result.resolution_of(phase.name)),
+            figures,
         )
         for phase, of_phase in zip(result.phases, repeats, strict=True)
-        if phase.has_jobs
-        for number, job in enumerate(phase.figures, 1)
+        if phase.has_jobs or not has_jobs
+        for number, figures in enumerate(phase.figures, 1)
     }
+    firsts = _firsts([figures for _, figures in summaries.values()])
     cells: dict[str, dict[str, str]] = {}
-    for column, rows in jobs.items():
+    names: dict[str, str] = {}
+    for column, (rows, figures) in summaries.items():
         for row in rows:
-            spread = f" ({row.range})" if row.range and row.range != row.value else ""
-            cells.setdefault(row.title, {})[column] = row.value + spread
+            names[row.title] = row.name
+            cell = _figure(row, figures, firsts.get(row.name))
+            cells.setdefault(row.title, {})[column] = cell
+    zero = [
+        title
+        for title, name in names.items()
+        if all(_is_zero(figures, name) for _, figures in summaries.values())
+    ]
     return Table(
         title,
-        (Column(""), *columns(Unit.FIGURE, *jobs)),
+        (Column(""), *columns(Unit.FIGURE, *summaries)),
         tuple(
-            (name, *(of_column.get(column, "") for column in jobs))
+            (name, *(of_column.get(column, "") for column in summaries))
             for name, of_column in cells.items()
+            if name not in zero
         ),
+        caption=f"0 in every phase: {', '.join(zero)}" if zero else "",
         sortable=False,
+        page_only=not has_jobs,
     )
+
+
+def _firsts(summaries: Sequence[FigureSummary]) -> dict[str, float]:
+    """Of each figure the median of the first that has it."""
+    firsts: dict[str, float] = {}
+    for figures in summaries:
+        for name, spread in figures.spread.items():
+            firsts.setdefault(name, spread.median)
+    return firsts
+
+
+def _figure(row: FigureRow, figures: FigureSummary, first: float | None) -> str:
+    """`12 GB/s (11 GB/s to 13 GB/s), -50%`."""
+    spread = f" ({row.range})" if row.range and row.range != row.value else ""
+    if not first or row.name not in figures.spread:
+        return row.value + spread
+    median = figures.spread[row.name].median
+    return row.value + spread + (f", {change(median / first - 1)}" if median != first else "")
+
+
+def _is_zero(figures: FigureSummary, name: str) -> bool:
+    """Whether a figure is 0 in every run, or is none of these."""
+    spread = figures.spread.get(name)
+    if spread is not None:
+        return spread.minimum == spread.maximum == 0
+    return name not in figures.truths and name not in figures.unmeasured
 
 
 def _not_all(repeats: RepeatTable) -> str:

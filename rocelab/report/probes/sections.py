@@ -223,9 +223,9 @@ def balance_section(run: ProbeRun, name: str) -> Section:
         "Load of links by tier, undisturbed traffic under each seed plan",
         (
             Note(
-                f"Packets per link of the same traffic, undisturbed, under each seed plan "
-                f"({titles}). The dashed line is the mean; MMR is the busiest link over it, JFI "
-                "Jain's fairness index.",
+                "Packets per link of the same traffic over the mean of its tier, undisturbed, "
+                f"under each seed plan ({titles}). The dashed line is the mean; MMR is the busiest "
+                "link over it, JFI Jain's fairness index.",
                 page_only=True,
             ),
             Figure(f"{name}-loads", partial(plots.link_loads, run.hashing)),

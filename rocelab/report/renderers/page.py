@@ -61,12 +61,17 @@ Shown = Block | Drawn | Recorded
 
 def html(document: Document) -> str:
     """The page."""
-    blocks = _shown((*document.answer, *document.blocks))
+    answer, folded = _shown(document.answer), _shown(_headings(document.blocks))
+    blocks = (*answer, *folded)
     anchors = _anchors(blocks)
+    plot = None if document.card is None else document.card.plot
     replay = next((block for block in blocks if isinstance(block, Recorded)), None)
     return template("report/document.html.j2").render(
         document=document,
-        blocks=blocks,
+        answer=answer,
+        blocks=folded,
+        plot=Markup("") if plot is None else draw(plot),
+        dark=plots.page_colours(),
         anchor=lambda block: anchors[id(block)],
         tones=_CLASSES,
         contents=list(_contents(blocks, anchors)),
@@ -112,7 +117,7 @@ def draw(figure: Figure) -> Markup:
     except MissingExtraError as error:
         return Markup('<p class="note">not drawn: {}: {}</p>').format(error.message, error.hint)
     # Matplotlib escapes the text it draws; names from a result cannot become markup.
-    return Markup("" if drawing is None else plots.svg(drawing, figure.name))  # noqa: S704
+    return Markup("" if drawing is None else plots.themed(plots.svg(drawing, figure.name)))  # noqa: S704
 
 
 def _coded(text: str) -> Markup:
@@ -140,6 +145,16 @@ def _shown(blocks: Iterable[Block]) -> tuple[Shown, ...]:
             case _:
                 pieces.append(block)
     return tuple(pieces)
+
+
+def _headings(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks, with a section for each table that has a title: it is then folded, and in the
+    contents."""
+    for block in blocks:
+        if isinstance(block, Table) and block.title and block.rows:
+            yield Section(block.title, (replace(block, title=""),))
+        else:
+            yield block
 
 
 def _anchors(blocks: Iterable[Shown]) -> dict[int, str]:

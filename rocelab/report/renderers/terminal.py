@@ -39,12 +39,15 @@ Printed = Text | WholeTable
 
 
 def print_document(document: Document, console: Console) -> None:
-    """Print a document, with its answer and verdict at the end."""
+    """Print a document, with its answer, the sentence of its card and the verdict at the end."""
     if document.title:
         console.print(_text(document.title, Tone.STRONG), soft_wrap=not console.is_terminal)
     if document.meta:
         console.print(_text(document.meta))
     print_blocks((*document.blocks, *document.answer), console)
+    if document.card is not None and document.card.sentence:
+        sentence = _text(document.card.sentence, Tone.STRONG)
+        console.print(sentence, soft_wrap=not console.is_terminal)
     if document.verdict is not None:
         verdict = _text(f"{document.name}: {document.verdict.text}", document.verdict.tone)
         console.print(verdict, style="bold", soft_wrap=not console.is_terminal)

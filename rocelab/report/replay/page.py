@@ -57,8 +57,10 @@ def script() -> Markup:
 
 @cache
 def tables_script() -> Markup:
-    """The script of a page without a replay: it sorts and filters tables."""
-    return _own(f"{modules('tables')}\nmodule_tables.sortTables();")
+    """The script of a page without a replay: it sorts and filters tables, and opens what is folded
+    where a link leads to it."""
+    calls = "module_tables.sortTables();\nmodule_folds.openFolds();"
+    return _own(f"{modules('tables')}\n{modules('folds')}\n{calls}")
 
 
 def modules(first: str) -> str:

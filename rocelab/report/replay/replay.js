@@ -5,6 +5,7 @@ import { h } from "./elements.js";
 import { METRICS, moment, onTheme, shown } from "./format.js";
 import { count, size } from "./quantities.js";
 import { FlowTable, timeOf } from "./flowtable.js";
+import { openFolds } from "./folds.js";
 import { Happenings } from "./happenings.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { plotsOf } from "./series.js";
@@ -46,6 +47,7 @@ const view = {
 };
 
 sortTables();
+openFolds();
 $("#replay").hidden = false;
 const picture = new Picture($("#stage"), { choose, tipOf, dark: recording.runs[0].samples ? "no carrier" : "a fault is in it" });
 picture.drawing.zoom.filter((event) => (event.type === "wheel" ? event.ctrlKey : !event.button));

@@ -27,6 +27,7 @@ from rocelab.report.document import (
     columns,
 )
 from rocelab.report.simulation import plots
+from rocelab.report.simulation.answer import simulation_answer
 from rocelab.report.simulation.recorded import recorded, which_flows
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import (
@@ -60,6 +61,7 @@ def simulation_document(report: SimulationReport) -> Document:
             _method(report),
         ),
         kind="rocelab simulate",
+        card=simulation_answer(report),
         lead=f"{counted(len(report.jobs), 'job')} under scheme {lab['scheme']['kind']}: "
         f"{counted(method.flows, 'flow')}, {counted(method.transfers, 'transfer')}, engine "
         f"{method.engine}. Nothing was sent on a network.",
@@ -161,6 +163,8 @@ def _slowdown(report: SimulationReport) -> Table:
 def _slowest(report: SimulationReport) -> tuple[Block, ...]:
     if not report.slowest:
         return ()
+    if alike := _alike(report):
+        return (Note(alike),)
     more = len(report.slowest) > LISTED_FLOWS
     text = (
         f"{which_flows(report, len(report.slowest))} "
@@ -188,6 +192,25 @@ def _slowest(report: SimulationReport) -> tuple[Block, ...]:
             ),
         ),
     )
+
+
+def _alike(report: SimulationReport) -> str:
+    """One sentence in place of a list of flows that took the same time; empty if they differ."""
+    times = {
+        None if flow.longest_ns is None else duration(flow.longest_ns) for flow in report.slowest
+    }
+    if len(report.slowest) < LISTED_FLOWS or len(times) > 1 or None in times:
+        return ""
+    local = sum(_server(flow.source) == _server(flow.destination) for flow in report.slowest)
+    inside = f", {local:,} of them inside one server" if local else ""
+    return (
+        f"No flow is slower than others: the slowest transfer of each of the "
+        f"{len(report.slowest):,} listed in `result.json` takes {times.pop()}{inside}."
+    )
+
+
+def _server(nic: str) -> str:
+    return nic.partition(":")[0]
 
 
 def _flow(name: str, flow: FlowOutcome) -> Row:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MS = 10**6
 MOST_ROWS = 160
 MOST_COLUMNS = 256
+MOST_NUMBERS = 16
+ALIKE = 0.99
+"""Times of which the least is so much of the greatest are one line in a distribution."""
 
 
 @styled
@@ -42,8 +45,9 @@ def heat(report: SimulationReport) -> Figure | None:
             values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
         )
         axis.set_title(f"{use.tier} {use.direction.value}: MMR {use.balance.mmr:.2f}")
-        axis.set_xlabel(f"{counted(use.width, 'link')} of a switch")
+        axis.set_xlabel(f"{counted(use.width, 'link')} of a switch, in its order")
         _name_rows(axis, use, len(values))
+        _name_columns(axis, use, values.shape[1])
     bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)
     bar.set_label("bytes over the mean of the tier")
     bar.outline.set_visible(False)
@@ -69,17 +73,25 @@ def _joined(
 def _name_rows(axis: Axes, use: TierUse, rows: int) -> None:
     """Label the first and the last switch, or all if there is room."""
     axis.tick_params(length=0)
-    axis.set_xticks([])
     if len(use.nodes) <= 16:
-        axis.set_yticks(range(rows), use.nodes, fontsize=6.5)
+        axis.set_yticks(range(rows), use.nodes)
     else:
-        axis.set_yticks([0, rows - 1], [use.nodes[0], use.nodes[-1]], fontsize=6.5)
+        axis.set_yticks([0, rows - 1], [use.nodes[0], use.nodes[-1]])
+
+
+def _name_columns(axis: Axes, use: TierUse, columns: int) -> None:
+    """Number the links of a switch, as many of them as have room."""
+    every = max(1, -(-use.width // MOST_NUMBERS))
+    numbers = range(0, use.width, every)
+    axis.set_xticks(
+        [number * columns / use.width for number in numbers], [str(at + 1) for at in numbers]
+    )
 
 
 @styled
 def finishing(report: SimulationReport) -> Figure | None:
-    """The share of transfers that were over by each time."""
-    if len(report.finish_ns) < 2:
+    """The share of transfers that were over by each time; None if all were over at one time."""
+    if len(report.finish_ns) < 2 or report.finish_ns[0] >= ALIKE * report.finish_ns[-1]:
         return None
     figure = figure_of(11, 2.8)
     axis = figure.subplots()
@@ -168,13 +180,13 @@ def slowdown(report: SimulationReport) -> Figure | None:
     axes[0].set_ylabel("flows")
     axes[0].set_ylim(0, 1.02)
     if several:
-        axes[0].legend(frameon=False, fontsize=7)
+        axes[0].legend(frameon=False)
     scaled = [axes[0].xaxis]
     for by_size in axes[1:]:
         by_size.set_xlabel("bytes of a flow, up to")
         by_size.set_ylabel("slowdown")
         by_size.set_yscale("log")
-        by_size.legend(frameon=False, fontsize=7)
+        by_size.legend(frameon=False)
         scaled += [by_size.xaxis, by_size.yaxis]
     for each_axes in axes:
         each_axes.set_xscale("log")
@@ -209,7 +221,7 @@ def timeline(report: SimulationReport) -> Figure | None:
         assert step.end_ns is not None
         length = max(step.end_ns - step.start_ns, least)
         axis.barh(row, length / MS, left=step.start_ns / MS, color=RECEIVED, height=0.7)
-    axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=6.5)
+    axis.set_yticks(range(len(rows)), [name for name, _ in rows])
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
     axis.set_xlabel("ms")

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 from rocelab.base.quantities import Unit, change, count, formatted
 from rocelab.base.wording import counted
-from rocelab.report.document import Block, Column, Document, Note, Row, Table, columns
+from rocelab.report.document import (
+    Block,
+    Column,
+    Document,
+    Items,
+    Note,
+    Row,
+    Section,
+    Table,
+    columns,
+)
+from rocelab.report.simulation.costs import outlook_answer, what_if_answer
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 
 
@@ -31,15 +42,22 @@ def what_if_document(cost: WhatIf) -> Document:
         foot=("all", *[""] * 7, f"{cost.gpu_hours:,.1f}") if len(cost.jobs) > 1 else (),
     )
     return Document(
-        "",
+        f"What if: {cost.event}",
         (
             Note(f"lab {cost.lab}: {cost.event} ({counted(cost.links, 'link')}) {lasts}"),
             Note(f"routing moves {reacts} ({cost.reaction})"),
             *_patience(cost),
             jobs,
             *_luck(cost.jobs),
+            *_left_out(cost),
         ),
+        kind=f"rocelab whatif on lab `{cost.lab}`",
+        card=what_if_answer(cost),
     )
+
+
+def _left_out(cost: WhatIf) -> tuple[Section, ...]:
+    return (Section("Left out", (Items(cost.leaves_out),), page_only=True),)
 
 
 def outlook_document(outlook: Outlook) -> Document:
@@ -80,7 +98,13 @@ def outlook_document(outlook: Outlook) -> Document:
             for job in outlook.jobs
         ),
     )
-    return Document("", (*map(Note, notes), jobs, *_luck(outlook.jobs)))
+    failures = Section("Failures", (Items(outlook.events),), page_only=True)
+    return Document(
+        f"Failures of {outlook.lab}",
+        (*map(Note, notes), jobs, *_luck(outlook.jobs), failures),
+        kind=f"rocelab longrun on lab `{outlook.lab}`",
+        card=outlook_answer(outlook),
+    )
 
 
 def _luck(jobs: Sequence[JobCost | JobOutlook]) -> list[Block]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,34 +32,16 @@ from rocelab.report.document import (
     Tone,
 )
 from rocelab.report.plots import GRID, figure_of, styled
+from rocelab.sim.sweep.answer import main_figure, sweep_answer
 from rocelab.sim.sweep.cells import BETWEEN_WARNINGS, WARNINGS
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.store import Row, as_words
 from rocelab.sim.sweep.sweep_spec import Axis, Sweep
+from rocelab.sim.sweep.titles import title_of, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
-
-TITLES: Mapping[str, tuple[str, Unit]] = {
-    "iteration_time": ("iteration", Unit.NS),
-    "algbw": ("AlgBW", Unit.GB_PER_S),
-    "busbw": ("BusBW", Unit.GB_PER_S),
-    "jct_ratio": ("JCT ratio", Unit.RATIO),
-    "latency": ("latency", Unit.NS),
-    "goodput": ("goodput of all senders", Unit.BITS_PER_S),
-    "sender_goodput": ("goodput of a sender", Unit.BITS_PER_S),
-    "slowdown_p50": ("slowdown, p50", Unit.RATIO),
-    "slowdown_p99": ("slowdown, p99", Unit.RATIO),
-    "retransmitted": ("sent again", Unit.COUNT),
-    "highest_queue": ("highest queue", Unit.BYTES),
-    "paused": ("all pauses", Unit.NS),
-    "marks": ("marks", Unit.COUNT),
-    "drops": ("drops", Unit.COUNT),
-    "wall_s": ("took", Unit.SECONDS),
-    "peak_memory_bytes": ("memory", Unit.MEMORY),
-}
-"""Title and unit of the figures of simulations; other figures keep their name."""
 
 _COSTS = ("wall_s", "peak_memory_bytes", "error")
 NOT_DRAWN = ("algbw",)
@@ -121,7 +103,9 @@ def numbers(axis: Axis) -> list[float] | None:
 def sweep_document(sweep: Sweep, rows: Sequence[Row]) -> Document:
     """All of a sweep."""
     good = [row for row in rows if row["error"] is None]
-    layout = layout_of(sweep.axes)
+    layout, names = layout_of(sweep.axes), figure_names(sweep, good)
+    main = main_figure(names)
+    plot = None if main is None else Figure("answer", partial(small_multiples, layout, good, main))
     repeats = [axis for axis in sweep.axes if axis.repeats]
     repeated = (
         f", repeated over {len(axis.settings)} values of `{axis.label}`" for axis in repeats
@@ -134,12 +118,13 @@ def sweep_document(sweep: Sweep, rows: Sequence[Row]) -> Document:
                 Note(f"{settings_text(sweep, warned[0])}: {text}", Tone.CAUTION)
                 for text, warned in warned_rows(good).items()
             ),
-            *_plots(layout, good, figure_names(sweep, good), repeats=bool(repeats)),
+            *_plots(layout, good, [name for name in names if name != main], repeats=bool(repeats)),
             Section("All figures", _all_figures(sweep, good, repeats=bool(repeats))),
             Section("The page of a cell", tuple(_cell_pages(sweep, good, repeats=bool(repeats)))),
             Section("What was asked", tuple(_asked(sweep))),
         ),
         kind="rocelab sweep",
+        card=sweep_answer(sweep, rows, names, plot),
         lead=f"{counted(len(rows), 'simulation')}{''.join(repeated)}. Without `engine: packets` or "
         "`links` flows are fluids with max-min fair rates, which have no queues, losses and "
         "congestion control.",
@@ -277,7 +262,7 @@ def small_multiples(layout: PanelLayout, rows: Sequence[Row], name: str) -> Draw
     def draw() -> Drawing:
         columns = _settings(layout.columns)
         lines = _settings(layout.rows)
-        scale, unit = axis_unit(max(_numbers(rows, name)), _unit_of(name))
+        scale, unit = axis_unit(max(_numbers(rows, name)), unit_of(name))
         figure = figure_of(11, 0.9 + 2.3 * len(lines))
         grid = figure.subplots(len(lines), len(columns), sharex=True, sharey=True, squeeze=False)
         for (row, down), (column, across) in itertools.product(
@@ -360,22 +345,11 @@ def _spread_text(rows: Sequence[Row], name: str, extremes: bool) -> str | None:
     values = _numbers(rows, name)
     if not values:
         return None
-    unit = _unit_of(name)
+    unit = unit_of(name)
     low, middle, high = (
         formatted(value, unit) for value in (min(values), statistics.median(values), max(values))
     )
     return middle if low == high or not extremes else f"{middle} ({low} to {high})"
-
-
-def title_of(name: str) -> str:
-    """The title of a figure."""
-    if name.startswith("mmr."):
-        return f"MMR of flows, {name.removeprefix('mmr.').replace('.', ' ')}"
-    return TITLES.get(name, (name, Unit.RATIO))[0]
-
-
-def _unit_of(name: str) -> Unit:
-    return TITLES.get(name, (name, Unit.RATIO))[1]
 
 
 def settings_text(sweep: Sweep, row: Row) -> str:

@@ -45,7 +45,7 @@ def test_a_drill_that_was_not_measured_says_so_and_why_and_has_no_figures() -> N
         summary_document(report_sample.result(report_sample.repeat(1, ("the clock jumped",))))
     )
     assert heading(text) == "### link-flap: not measured"
-    assert "- repeat 1 is invalid: the clock jumped" in text.splitlines()
+    assert "- 1 of 1 repeat invalid: the clock jumped" in text.splitlines()
     assert len(tables(text)) == 1
 
 

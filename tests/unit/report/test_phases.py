@@ -58,7 +58,7 @@ def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model
     assert "incast, 3 ranks, for 60ms, starts at 0ns, 10ms; DCQCN hpcc-dcqcn-paper" in page
     assert "queue of rtsw1:srv1-1" in page
     assert "from the last start to fair shares" in page
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == 2
     assert "There is no PFC" in page
     assert "rocelab drill run two-to-one --repeat 1" in page
 
@@ -115,7 +115,7 @@ def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_t
 
 def test_the_terminal_names_what_made_a_run_invalid() -> None:
     text = terminal(result(repeat(), repeat(problems=("a NIC stood idle",))))
-    assert "repeat 2, phase idle, is invalid: a NIC stood idle" in text
+    assert "1 of 2 repeats of phase idle invalid: a NIC stood idle (repeat 2)" in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -144,7 +144,10 @@ def test_a_drill_whose_phases_were_never_valid_in_one_repeat_is_not_measured() -
 def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
     three = result(repeat(), repeat(30 * MS), repeat(problems=("a <NIC> stood idle",)))
     text = terminal(three)
-    missed = "repeat 2, phase shared, failed: Time to fair shares not measured, expected <= 30ms"
+    missed = (
+        "1 of 3 repeats of phase shared failed: Time to fair shares not measured, expected <= 30ms "
+        "(repeat 2)"
+    )
     assert missed in text
     assert "shared: 3 valid repeats, 1 of them failed" in " ".join(text.split())
     assert re.search(r"time to fair shares +<= 30ms +not measured +not met in 1 of 3", text, re.I)
@@ -157,7 +160,7 @@ def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
     assert set(idle.rows[2].figures) == {"-"}
     page = html(drill_document(three))
     assert missed.replace("<", "&lt;") in page
-    assert "repeat 3, phase idle, is invalid: a &lt;NIC&gt; stood idle" in page
+    assert "1 of 3 repeats of phase idle invalid: a &lt;NIC&gt; stood idle (repeat 3)" in page
     assert '<td class="bad">failed</td>' in page
     assert '<td class="bad">invalid</td>' in page
 

@@ -81,8 +81,8 @@ def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
     assert addresses == {"https://d3js.org", "https://github.com/leeoniya/uPlot"}  # comments
 
 
-def test_the_page_shows_the_headline_the_verdicts_and_three_plots(page: str) -> None:
-    assert page.count("<svg") == 3
+def test_the_page_shows_the_headline_the_verdicts_and_four_plots(page: str) -> None:
+    assert page.count("<svg") == 4
     assert "29.4 ms" in page
     assert "28.4 ms to 31.4 ms" in page
     assert "not met" in page
@@ -123,13 +123,13 @@ def test_what_does_not_apply_or_was_not_seen_is_said_and_not_drawn() -> None:
     page = html(drill_document(result(plain)))
     assert "No change of any switch" in page
     assert "Not applicable: in this fabric" in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert "Not applicable: in this fabric no flow has two choices" in terminal(result(plain))
 
 
 def test_every_plot_is_xml_that_names_what_it_shows(page: str) -> None:
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    words = ("srv2-2", "after event 2: carrier-down", "shared: MMR 3.33")
+    words = ("ms after event 1", "srv2-2", "after event 2: carrier-down", "shared: MMR 3.33")
     for drawing, word in zip(drawings, words, strict=True):
         ElementTree.fromstring(drawing)
         assert word in drawing
@@ -184,7 +184,7 @@ def test_one_repeat_has_no_spread_columns() -> None:
 
 def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
     text = terminal(result(repeat(1), repeat(2, problems=("a sender lagged 40 ms",))))
-    assert "repeat 2 is invalid: a sender lagged 40 ms" in text
+    assert "1 of 2 repeats invalid: a sender lagged 40 ms (repeat 2)" in text
     assert re.search(r"^ +2 +invalid +- +- ", text, re.MULTILINE)
 
 
@@ -197,7 +197,7 @@ def three() -> DrillResult:
 
 def test_no_median_hides_a_repeat_that_failed() -> None:
     text = terminal(three())
-    assert "repeat 2 failed: Packets lost 62, expected <= 60" in text
+    assert "failed: Packets lost 62, expected <= 60 (repeat 2)" in text
     assert "Overall, 2 valid of 3 repeats, 1 of them failed" in text
     assert re.search(r"^ +1 +passed .* 59 +yes", text, re.MULTILINE)
     assert re.search(r"^ +2 +failed .* 62 +yes", text, re.MULTILINE)
@@ -209,8 +209,8 @@ def test_no_median_hides_a_repeat_that_failed() -> None:
 def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
     page = html(drill_document(three()))
     assert "2 valid of 3 repeats, 1 of them failed" in page
-    assert "repeat 2 failed: Packets lost 62, expected &lt;= 60" in page
-    assert "repeat 3 is invalid: the &lt;clock&gt; jumped" in page
+    assert "1 of 3 repeats failed: Packets lost 62, expected &lt;= 60 (repeat 2)" in page
+    assert "1 of 3 repeats invalid: the &lt;clock&gt; jumped (repeat 3)" in page
     assert "<td>Packets lost 62, expected &lt;= 60</td>" in page
     assert "<td>the &lt;clock&gt; jumped</td>" in page
     assert page.count("expectation not met in 1 of 2") == 1

@@ -1,0 +1,208 @@
+"""What a drill found: of probes the worst event and where its time went, of jobs how the phases
+differ; and which expectations were missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rocelab.base.quantities import change, duration
+from rocelab.base.wording import counted
+from rocelab.report.answers.clauses import and_more, sentence
+from rocelab.report.answers.events import hold_clause, outage_clause, worst_event
+from rocelab.report.answers.job import held_back_clause
+from rocelab.report.answers.plots import worst_event_plot
+from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
+from rocelab.report.figures import FigureRow, figure_rows
+from rocelab.report.jobs.plots import fair_shares_plot, progress_plot
+from rocelab.report.repeats import RepeatTable, representative
+from rocelab.results.drill import DrillResult, PhaseRun, PhaseSummary
+from rocelab.results.kpis import KPIS, format_kpi
+
+OF_PROBES = (
+    "full_convergence",
+    "loss_of_connectivity",
+    "affected_flows",
+    "lost_packets",
+    "uplink_mmr",
+)
+OF_JOBS = (
+    "busbw",
+    "goodput",
+    "time_to_fairness",
+    "model_time_to_fairness",
+    "jct_overhead",
+    "jct_ratio",
+    "iteration_time",
+    "queue_max",
+    "retransmitted_packets",
+    "switch_marks",
+)
+"""The KPIs that a card has, in this order."""
+
+COMPARED = ("busbw", "goodput", "iteration_time")
+"""Phases are compared by the first of these that two of them have."""
+
+_SUMMED = 0.01
+"""Phases that differ by less are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A phase with a valid run, and the run that stands for it."""
+
+    phase: PhaseSummary
+    run: PhaseRun
+    name: str
+    resolution_ns: float
+
+    @property
+    def lost(self) -> int:
+        return 0 if self.run.probes is None else self.run.probes.overall.lost
+
+
+def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
+    """The answer of a drill; without a valid repeat only that nothing was measured."""
+    phases = list(_shown(result))
+    if not phases:
+        return Answer(f"Nothing was measured: {_invalid(repeats)}.")
+    probed = [phase for phase in phases if phase.run.probes is not None]
+    clauses: list[str] = []
+    if probed:
+        worst = max(probed, key=lambda phase: phase.lost)
+        clauses += _probes(worst)
+    else:
+        worst = _most_different(phases)
+        clauses += _jobs(phases, worst)
+    text = sentence(*clauses, _missed(result))
+    return Answer(text, _figures(worst, repeats), _plot(worst))
+
+
+def _shown(result: DrillResult) -> Iterator[_Shown]:
+    for phase in result.phases:
+        chosen = representative(result, phase.name)
+        if chosen is not None:
+            name, resolution_ns = result.where(phase.name), result.resolution_of(phase.name)
+            yield _Shown(phase, chosen[1], name, resolution_ns)
+
+
+def _invalid(repeats: Sequence[RepeatTable]) -> str:
+    many = len(repeats[0].rows)
+    return "the repeat is not valid" if many == 1 else f"none of {many} repeats is valid"
+
+
+def _probes(shown: _Shown) -> Iterator[str]:
+    assert shown.run.probes is not None
+    run = shown.run.probes
+    where = f"phase {shown.name}, " if shown.name else ""
+    worst = worst_event(run)
+    if worst is None:
+        lost = counted(run.overall.lost, "packet") if run.overall.lost else "no packet"
+        yield f"{where}{counted(len(run.flows), 'flow')} lost {lost}"
+        return
+    yield where + outage_clause(worst)
+    yield hold_clause(worst)
+
+
+def _jobs(phases: Sequence[_Shown], worst: _Shown) -> Iterator[str]:
+    yield _difference(phases, worst) or _reached(worst)
+    yield _fair(worst)
+    yield held_back_clause(worst.run.reports[0])
+
+
+def _median(shown: _Shown, kpi: str) -> float | None:
+    spread = shown.phase.figures[0].spread.get(kpi)
+    return None if spread is None else spread.median
+
+
+def _common(phases: Sequence[_Shown]) -> str | None:
+    """The KPI by which phases are compared, None if there is none."""
+    return next(
+        (kpi for kpi in COMPARED if sum(_median(shown, kpi) is not None for shown in phases) > 1),
+        None,
+    )
+
+
+def _most_different(phases: Sequence[_Shown]) -> _Shown:
+    """The phase that differs most from the first; of phases that cannot be compared the last."""
+    kpi = _common(phases)
+    if kpi is None:
+        return phases[-1]
+    first = next(value for shown in phases if (value := _median(shown, kpi)) is not None)
+    measured = [shown for shown in phases if _median(shown, kpi) is not None]
+    return max(measured, key=lambda shown: abs((_median(shown, kpi) or 0.0) - first))
+
+
+def _difference(phases: Sequence[_Shown], worst: _Shown) -> str:
+    """`busbw 12 GB/s in idle, 6 GB/s in shared (-50%)`; empty if phases cannot be compared."""
+    kpi = _common(phases)
+    if kpi is None:
+        return ""
+    first = next(shown for shown in phases if _median(shown, kpi) is not None)
+    before, after = _median(first, kpi) or 0.0, _median(worst, kpi) or 0.0
+    title = KPIS[kpi].title.lower()
+    began = f"{title} {format_kpi(kpi, before)} in {first.phase.name}"
+    if not before or abs(after / before - 1) < _SUMMED:
+        return f"{began}, alike in all phases" if before else began
+    ended = f"{format_kpi(kpi, after)} in {worst.phase.name}"
+    return f"{began}, {ended} ({change(after / before - 1)})"
+
+
+def _reached(shown: _Shown) -> str:
+    kpi = next((kpi for kpi in COMPARED if _median(shown, kpi) is not None), None)
+    if kpi is None:
+        return ""
+    where = f" in {shown.name}" if shown.name else ""
+    return f"{KPIS[kpi].title.lower()} {format_kpi(kpi, _median(shown, kpi))}{where}"
+
+
+def _fair(shown: _Shown) -> str:
+    """`shares are fair after 4 ms, by the model after 5.2 ms`; empty without a model."""
+    fair = shown.run.fair_shares
+    if fair is None or fair.lab_ns is None:
+        return ""
+    model = "" if fair.model_ns is None else f", by the model after {duration(fair.model_ns)}"
+    return f"shares are fair after {duration(fair.lab_ns)}{model}"
+
+
+def _missed(result: DrillResult) -> str:
+    """The expectations that were measured and missed."""
+    texts = [
+        f"{KPIS[verdict.kpi].title.lower()} {verdict.shown(result.resolution_of(phase.name))}"
+        f" where {verdict.expectation} is expected"
+        for phase in result.phases
+        for verdict in phase.verdicts
+        if not verdict.passed and verdict.observed is not None
+    ]
+    return f"missed: {and_more(texts)}" if texts else ""
+
+
+def _figures(shown: _Shown, repeats: Sequence[RepeatTable]) -> tuple[Card, ...]:
+    phase = shown.phase
+    resolution_ns = shown.resolution_ns if shown.run.probes is not None else 0.0
+    rows = {row.name: row for row in figure_rows(phase.figures[0], phase.valid_runs, resolution_ns)}
+    table = next((table for table in repeats if table.phase == shown.name), repeats[0])
+    missed = {
+        verdict.kpi: f"expectation {table.verdict(verdict)}"
+        for verdict in phase.verdicts
+        if not verdict.passed
+    }
+    names = OF_JOBS if phase.has_jobs else OF_PROBES
+    cards = [_card(rows[name], missed) for name in names if name in rows and rows[name].n]
+    return tuple(cards[:MOST_FIGURES])
+
+
+def _card(row: FigureRow, missed: dict[str, str]) -> Card:
+    number = f"n = {row.counted}" if row.valid > 1 else ""
+    spread = ", ".join(filter(None, (row.range, number)))
+    return Card(row.title, row.value, spread, missed.get(row.name, ""))
+
+
+def _plot(shown: _Shown) -> Figure:
+    name, run = "answer", shown.run
+    if run.probes is not None:
+        return Figure(name, partial(worst_event_plot, run.probes))
+    if run.fair_shares is not None:
+        return Figure(name, partial(fair_shares_plot, run.fair_shares))
+    return Figure(name, partial(progress_plot, run.reports[0]))

@@ -1,0 +1,103 @@
+"""The worst event of a run of probes, in words: what was broken, which flows were out for how long,
+and how much of that BGP waited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.base.quantities import Unit, duration, formatted
+from rocelab.base.wording import counted
+from rocelab.report.answers.clauses import in_words
+from rocelab.results.probes import Event, EventRecord, FaultChange, ProbeRun
+from rocelab.results.stages import HOLD_NS, Stages, holds_until
+
+
+@dataclass(frozen=True, slots=True)
+class WorstEvent:
+    """The event of a run that cost most packets; its number counts from 1. stages: None if they
+    were not measured. out_ns: the longest loss of connectivity of a flow, back_ns: when the last
+    flow was back, both None if that was not measured. open: flows that did not recover."""
+
+    number: int
+    record: EventRecord
+    flows: int
+    out_ns: int | None
+    back_ns: int | None
+    resolution_ns: float
+    open: int
+    stages: Stages | None
+
+
+def worst_event(run: ProbeRun) -> WorstEvent | None:
+    """The event that lost most packets, of equals the first; None without events."""
+    if not run.events:
+        return None
+    place = max(range(len(run.events)), key=lambda at: (_lost(run.events[at]), -at))
+    record = run.events[place]
+    hit = [
+        flow.measurement.events[place]
+        for flow in run.flows
+        if flow.measurement.events[place].affected
+    ]
+    out_ns = [flow.loss_of_connectivity_ns for flow in hit]
+    return WorstEvent(
+        number=place + 1,
+        record=record,
+        flows=len(run.flows),
+        out_ns=max((time for time in out_ns if time is not None), default=None),
+        back_ns=record.convergence.full_convergence_ns,
+        resolution_ns=record.convergence.resolution_ns,
+        open=sum(not flow.restored for flow in hit),
+        stages=run.stages[place] if place < len(run.stages) else None,
+    )
+
+
+def _lost(record: EventRecord) -> int:
+    return record.convergence.lost + record.convergence.lost_after_recovery
+
+
+def outage_clause(worst: WorstEvent) -> str:
+    """`both cables down (a, b): 6 of 24 flows out for up to 127 ms`."""
+    affected = worst.record.convergence.affected_flows
+    what = event_text(worst.record.event)
+    if not affected:
+        return f"{what}: none of {counted(worst.flows, 'flow')} lost a packet"
+    text = f"{what}: {affected} of {counted(worst.flows, 'flow')} out"
+    if worst.out_ns is not None:
+        text += f" for up to {formatted(worst.out_ns, Unit.NS, worst.resolution_ns)}"
+    if worst.open:
+        text += f", {worst.open} of them not back at the end"
+    return text
+
+
+def holds(worst: WorstEvent) -> int:
+    """At how many switches in a row FRR held the change back before the last flow was back."""
+    if worst.stages is None or worst.back_ns is None or worst.out_ns is None:
+        return 0
+    number = holds_until(worst.stages, worst.back_ns)
+    return number if number * HOLD_NS <= worst.out_ns else 0
+
+
+def hold_clause(worst: WorstEvent) -> str:
+    """`about 100 ms of it is FRR's hold of 50 ms at two hops`; empty if it did not hold it up."""
+    number = holds(worst)
+    if not number:
+        return ""
+    hops = "at one hop" if number == 1 else f"at {in_words(number)} hops"
+    return f"about {duration(number * HOLD_NS)} of it is FRR's hold of {duration(HOLD_NS)} {hops}"
+
+
+def event_text(event: Event) -> str:
+    """`cable rtsw1:ctsw2 down`, `both cables down (a, b)`; of other faults the title."""
+    if event.change != "begin" or not event.faults or not all(map(_is_cable, event.faults)):
+        return event.title
+    cables = tuple(dict.fromkeys(link for change in event.faults for link in change.links))
+    if len(cables) == 1:
+        return f"cable {cables[0]} down"
+    if len(cables) == 2:
+        return f"both cables down ({cables[0]}, {cables[1]})"
+    return f"{in_words(len(cables))} cables down"
+
+
+def _is_cable(change: FaultChange) -> bool:
+    return change.begins and change.dark and bool(change.links) and not change.nodes

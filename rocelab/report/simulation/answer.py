@@ -1,0 +1,171 @@
+"""Where the time of a simulated job goes: latency, bytes, and what waits; and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rocelab.base.quantities import Unit, axis_unit, duration, ratio, share
+from rocelab.base.wording import counted
+from rocelab.report.answers.clauses import and_more, headline_card, sentence
+from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
+from rocelab.report.plots import GRID, MUTED, RECEIVED, figure_of, styled
+from rocelab.report.simulation import plots
+from rocelab.results.simulation import JobOutcome, SimulationReport
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+LEAST_OF_MEAN = 1.2
+MOST_JOBS = 12
+ORANGE = "#d9822b"
+
+_FIRST = ("iteration_time", "busbw", "goodput", "latency", "jct_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeParts:
+    """The parts of a job's iteration (the median), in ns: latency of its sends, the bytes of the
+    busiest NIC at its rate, and the rest, in which bytes wait."""
+
+    job: str
+    whole_ns: float
+    latency_ns: float
+    bound_ns: float
+
+    @property
+    def waiting_ns(self) -> float:
+        return max(0.0, self.whole_ns - self.latency_ns - self.bound_ns)
+
+
+def time_parts(report: SimulationReport) -> list[TimeParts]:
+    """Of each job that ends."""
+    parts = []
+    for job in report.jobs:
+        medians = {headline.name: headline.modelled.median for headline in job.headlines}
+        if "iteration_time" in medians:
+            latency_ns = medians.get("latency", 0.0)
+            whole_ns = medians["iteration_time"]
+            parts.append(TimeParts(job.name, whole_ns, latency_ns, job.roofline_ns))
+    return parts
+
+
+def simulation_answer(report: SimulationReport) -> Answer:
+    """The answer of a simulation, about the job that is longest over its lower bound."""
+    worst = max(report.jobs, key=_over_bound)
+    text = sentence(
+        _reached(report, worst), _latency(worst), _busiest(report), _lost(report), *_events(report)
+    )
+    if report.events:
+        plot = Figure("answer", partial(plots.rates, report))
+    else:
+        plot = Figure("answer", partial(parts_plot, report))
+    return Answer(text, _cards(report, worst), plot)
+
+
+def _over_bound(job: JobOutcome) -> float:
+    if None in job.iterations_ns:
+        return float("inf")
+    return max(
+        (one.modelled.median for one in job.headlines if one.name == "jct_ratio"), default=0.0
+    )
+
+
+def _median(job: JobOutcome, name: str) -> float | None:
+    return next((one.modelled.median for one in job.headlines if one.name == name), None)
+
+
+def _reached(report: SimulationReport, job: JobOutcome) -> str:
+    which = f"{job.name} over {counted(job.ranks, 'rank')}"
+    if len(report.jobs) > 1:
+        which = f"of {len(report.jobs)} jobs {which} is furthest from its lower bound"
+    if None in job.iterations_ns:
+        return f"{job.name} over {counted(job.ranks, 'rank')} never ends"
+    time_ns, over = _median(job, "iteration_time"), _median(job, "jct_ratio")
+    if time_ns is None:
+        return ""
+    bound = "" if over is None else f", {ratio(over)} times its lower bound"
+    return f"{which}: {duration(time_ns)} an iteration{bound}"
+
+
+def _latency(job: JobOutcome) -> str:
+    """`137 ms of 179 ms are latency (76.5%), not bytes`; empty if it is not known."""
+    time_ns, latency_ns = _median(job, "iteration_time"), _median(job, "latency")
+    if not time_ns or not latency_ns:
+        return ""
+    part = share(latency_ns / time_ns)
+    return f"{duration(latency_ns)} of {duration(time_ns)} are latency ({part}), the rest bytes"
+
+
+def _busiest(report: SimulationReport) -> str:
+    if not report.worst or report.worst[0].of_mean < LEAST_OF_MEAN:
+        return ""
+    link = report.worst[0]
+    return f"link {link.link} carries {ratio(link.of_mean)} times the mean of its tier"
+
+
+def _lost(report: SimulationReport) -> str:
+    counts = report.packets
+    if counts is None or not counts.drops + counts.lost:
+        return ""
+    return f"{counted(counts.drops + counts.lost, 'packet')} dropped or lost"
+
+
+def _events(report: SimulationReport) -> Iterator[str]:
+    if not report.events:
+        return
+    yield f"meanwhile {and_more(event.what for event in report.events)}"
+    waits = [
+        event.routed_ns - event.start_ns for event in report.events if event.routed_ns is not None
+    ]
+    if waits:
+        yield f"routed around after {duration(max(waits))}"
+
+
+def _cards(report: SimulationReport, job: JobOutcome) -> tuple[Card, ...]:
+    by_name = {headline.name: headline for headline in job.headlines}
+    cards = [headline_card(by_name[name]) for name in _FIRST if name in by_name]
+    if report.worst:
+        cards.append(Card("Busiest link over the mean", ratio(report.worst[0].of_mean)))
+    if report.flow_times is not None:
+        cards.append(Card("Slowdown of flows, p99", ratio(report.flow_times.slowdown.p99)))
+    return tuple(cards[:MOST_FIGURES])
+
+
+@styled
+def parts_plot(report: SimulationReport) -> Drawing | None:
+    """A bar per job: the latency, the bytes at the rate of its busiest NIC, and the wait; those
+    longest over their bound. None without a job that ends."""
+    parts = sorted(time_parts(report), key=lambda part: -part.waiting_ns)[:MOST_JOBS]
+    if not parts:
+        return None
+    figure = figure_of(11, 1.1 + 0.3 * len(parts))
+    axis = figure.subplots()
+    scale, unit = axis_unit(max(part.whole_ns for part in parts), Unit.NS)
+    for row, part in enumerate(parts):
+        left = 0.0
+        bound_ns = min(part.bound_ns, max(0.0, part.whole_ns - part.latency_ns))
+        for length, colour in (
+            (part.latency_ns, MUTED),
+            (bound_ns, RECEIVED),
+            (part.waiting_ns, ORANGE),
+        ):
+            axis.barh(row, length / scale, left=left / scale, color=colour, height=0.6)
+            left += length
+    for colour, label in (
+        (MUTED, "latency"),
+        (RECEIVED, "bytes, at the rate of the busiest NIC (lower bound)"),
+        (ORANGE, "longer than that: bytes wait for links"),
+    ):
+        axis.barh([], [], color=colour, label=label)
+    axis.set_yticks(range(len(parts)), [part.job for part in parts])
+    axis.set_ylim(len(parts) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlim(left=0)
+    axis.set_xlabel(f"{unit} of an iteration, modelled")
+    axis.grid(axis="x", color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    figure.legend(frameon=False, ncols=3, loc="outside upper right")
+    return figure

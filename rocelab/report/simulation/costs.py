@@ -1,0 +1,145 @@
+"""What an event or months of events cost, and the job that pays most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rocelab.base.quantities import Unit, axis_unit, change, formatted, share
+from rocelab.base.wording import counted
+from rocelab.report.answers.clauses import sentence
+from rocelab.report.document import Answer, Card, Figure
+from rocelab.report.plots import GRID, figure_of, styled
+from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+S = 10**9
+MOST_JOBS = 20
+
+_PARTS = (
+    ("stalled", "#c8102e"),
+    ("restarting", "#8a5fb0"),
+    ("lost work", "#d9822b"),
+    ("slowed", "#1f6fb2"),
+)
+"""The parts of the time that a job loses, in the order of `_lost`."""
+
+
+def what_if_answer(cost: WhatIf) -> Answer:
+    """The answer of one event."""
+    worst = max(cost.jobs, key=lambda job: job.gpu_hours)
+    restarted = sum(job.restarted for job in cost.jobs)
+    restarts = f"{restarted} of {counted(len(cost.jobs), 'job')} restart"
+    text = sentence(
+        f"{cost.event}: {_dearest(cost, worst)}",
+        _slower(worst),
+        restarts if restarted else "no job restarts",
+    )
+    figures = (
+        Card("GPU hours of all jobs", f"{cost.gpu_hours:,.1f}"),
+        Card("Longest stall", _time(max(job.stall_s for job in cost.jobs))),
+        Card("Jobs that restart", f"{restarted} of {len(cost.jobs)}"),
+        Card("Links affected", f"{cost.links:,}"),
+    )
+    return Answer(text, figures, Figure("answer", partial(cost_plot, cost)))
+
+
+def _dearest(cost: WhatIf, job: JobCost) -> str:
+    if not job.extra_s:
+        return "no job loses time"
+    who = f"{job.job} loses most," if len(cost.jobs) > 1 else f"{job.job} loses"
+    return f"{who} {_time(job.extra_s)} or {job.gpu_hours:,.1f} GPU-h"
+
+
+def _slower(job: JobCost) -> str:
+    if job.during_s is None:
+        return "it makes no progress meanwhile"
+    if job.during_s <= job.before_s:
+        return ""
+    return f"its iterations take {change(job.during_s / job.before_s - 1)} meanwhile"
+
+
+def outlook_answer(outlook: Outlook) -> Answer:
+    """The answer of months of events."""
+    worst = min(outlook.jobs, key=lambda job: job.effective)
+    failures = counted(len(outlook.events), "failure")
+    text = sentence(f"{failures}: {_outcome(outlook, worst)}", _dearest_part(worst))
+    figures = (
+        Card("Least effective job", share(worst.effective), worst.job),
+        Card("Took", "never ends" if worst.jct_s is None else _time(worst.jct_s), worst.job),
+        Card("Restarts", f"{worst.restarts:,}", worst.job),
+        Card("Stalled", _time(worst.stalled_s), worst.job),
+    )
+    return Answer(text, figures, Figure("answer", partial(outlook_plot, outlook)))
+
+
+def _outcome(outlook: Outlook, job: JobOutlook) -> str:
+    if job.jct_s is None:
+        return f"{job.job} never ends"
+    who = f"{job.job}, the least effective job," if len(outlook.jobs) > 1 else job.job
+    return (
+        f"{who} takes {_time(job.jct_s)} instead of {_time(job.healthy_s)}, "
+        f"{share(job.effective)} of it work"
+    )
+
+
+def _dearest_part(job: JobOutlook) -> str:
+    """`most of the rest is restarting, 3.2 h`; empty if nothing was lost."""
+    most, (name, _) = max(zip(_lost(job), _PARTS, strict=True))
+    if not most:
+        return ""
+    return f"most of the rest is {name}, {_time(most)}"
+
+
+def _lost(job: JobOutlook) -> tuple[float, ...]:
+    return (job.stalled_s, job.restarting_s, job.lost_work_s, job.slowed_s)
+
+
+def cost_plot(cost: WhatIf) -> Drawing | None:
+    """A bar per job of the time that it loses, the dearest first; None if none loses any."""
+    jobs = sorted(cost.jobs, key=lambda job: -job.extra_s)[:MOST_JOBS]
+    rows = [(job.job, (job.stall_s, job.restart_s, job.lost_work_s, job.slowed_s)) for job in jobs]
+    return _bars(rows, _PARTS, "lost by a job")
+
+
+def outlook_plot(outlook: Outlook) -> Drawing | None:
+    """A bar per job of the time that it loses, the least effective first; None if none loses
+    any."""
+    jobs = sorted(outlook.jobs, key=lambda job: job.effective)[:MOST_JOBS]
+    return _bars([(job.job, _lost(job)) for job in jobs], _PARTS, "lost by a job")
+
+
+@styled
+def _bars(
+    rows: Sequence[tuple[str, Sequence[float]]], parts: Sequence[tuple[str, str]], title: str
+) -> Drawing | None:
+    """Stacked bars, in seconds."""
+    most = max((sum(times) for _, times in rows), default=0.0)
+    if not most:
+        return None
+    figure = figure_of(11, 1.1 + 0.3 * len(rows))
+    axis = figure.subplots()
+    scale, unit = axis_unit(most * S, Unit.NS)
+    for row, (_, times) in enumerate(rows):
+        left = 0.0
+        for seconds, (_, colour) in zip(times, parts, strict=True):
+            axis.barh(row, seconds * S / scale, left=left, color=colour, height=0.6)
+            left += seconds * S / scale
+    for name, colour in parts:
+        axis.barh([], [], color=colour, label=name)
+    axis.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlim(left=0)
+    axis.set_xlabel(f"{unit} {title}")
+    axis.grid(axis="x", color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    figure.legend(frameon=False, ncols=4, loc="outside upper right")
+    return figure
+
+
+def _time(seconds: float) -> str:
+    return formatted(seconds, Unit.SECONDS)
