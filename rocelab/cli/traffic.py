@@ -119,9 +119,9 @@ def traffic(
     for text in report.warnings:
         if text not in warned:
             _warn(text)
-    for text in (folder and f"{folder}/result.json, report.html", pcap):
-        if text is not None:
-            err().print(f"written: {text}", markup=False, soft_wrap=True)
+    for written in (folder and f"{folder}/result.json, report.html", pcap):
+        if written is not None:
+            err().print(f"written: {written}", markup=False, soft_wrap=True)
     if report.problems:
         raise typer.Exit(3)
     if report.errors:

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Viewport
 
 from tests.helpers.live_page import RED_PIXELS
 
+OPEN_FOLDS = "document.querySelectorAll('details.fold').forEach((fold) => { fold.open = true; })"
 LIMIT_S = 60
 """No lab and no server takes part."""
 
@@ -61,5 +62,6 @@ class Opener:
         opened.page.on("request", lambda request: opened.requests.append(request.url))
         opened.page.goto(self.file.as_uri())
         if scripts:
+            opened.page.evaluate(OPEN_FOLDS)
             expect(opened.page.locator("#labels button.node")).to_have_count(self.nodes)
         return opened

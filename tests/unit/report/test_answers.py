@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from rocelab.planning.build import build_fabric
 from rocelab.report.answers.clauses import and_more, in_words, sentence
 from rocelab.report.answers.drill import drill_answer
 from rocelab.report.answers.events import (
@@ -23,7 +24,14 @@ from rocelab.report.renderers.page import html
 from rocelab.report.repeats import repeat_tables
 from rocelab.report.simulation.costs import outlook_answer, what_if_answer
 from rocelab.results.drill import DrillResult
-from rocelab.results.probes import Disturbance, Event, FaultChange, ProbeRun
+from rocelab.results.probes import (
+    Disturbance,
+    Event,
+    FaultChange,
+    ProbeRun,
+    Timeline,
+    probe_run,
+)
 from rocelab.results.stages import (
     DetectionCause,
     Resolution,
@@ -71,16 +79,16 @@ TWO_HOPS = Stages(
 
 def slow(stages: Stages | None = TWO_HOPS) -> ProbeRun:
     """The sample's run with outages of 5, 126 and 127 ms."""
-    fabric = report_sample.build_fabric(report_sample.lab())
+    fabric = build_fabric(report_sample.lab())
     out_ms = {0: 5, 3: 126, 9: 127}
     run = report_sample.repeat(1)
     return replace(
-        report_sample.probe_run(
+        probe_run(
             {
                 flow: report_sample.samples(out_ms, number)
                 for number, flow in enumerate(report_sample.flows(fabric))
             },
-            report_sample.Timeline(
+            Timeline(
                 tuple(
                     replace(
                         record.event,
@@ -260,7 +268,7 @@ def test_a_comparison_names_the_best_scheme_and_whether_it_is_told_apart() -> No
     first = comparison_sample.run()
     slower = replace(first, jct_ratio=(2.0,))
 
-    def runs(times: int):
+    def runs(times: int) -> str:
         return comparison_answer(
             comparison_sample.comparison(
                 lambda cell: ((slower if cell.scheme.kind == "ecmp" else first),) * times
