@@ -37,12 +37,13 @@ LEAST_TEXT = 7.5
 SWEEP = """\
 lab: zone-1-1
 job: {pattern: allreduce, ranks: 4, size: 1MB}
-sweep:
+over:
   job.transport.qps: [1, 4]
   job.size: [1MB, 4MB]
 """
 SMALLEST = """() => Math.min(...[...document.querySelectorAll("#answer svg text")]
-  .map((text) => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+  .map((text) => [parseFloat(getComputedStyle(text).fontSize), text.getScreenCTM()])
+  .map(([size, { a, b }]) => size * Math.hypot(a, b)))"""
 
 
 def simulation() -> Document:
