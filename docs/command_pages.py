@@ -67,6 +67,16 @@ COMMAND_PAGES: dict[str, CommandPage] = {
         ("live.md",),
         ("dashboard", "browser", "GUI", "web page", "watch"),
     ),
+    "events": CommandPage(
+        "rocelab events zone-small --json",
+        ("live.md", "health.md"),
+        ("watch", "follow", "monitor", "log", "tail", "journal"),
+    ),
+    "inventory": CommandPage(
+        "rocelab inventory mine --format ansible > inventory.yml",
+        ("remote.md",),
+        ("Ansible", "hosts", "ssh config", "Nornir", "management addresses"),
+    ),
     "vtysh": CommandPage(
         "rocelab vtysh zone-small rtsw1 -c 'show bgp summary'",
         ("routing.md",),

@@ -98,6 +98,17 @@ _COMMANDS = {
         "Serve a local dashboard of a running lab until Ctrl-C: its fabric with the load "
         "of each link, events as they happen, faults to inject, and jobs to run.",
     ),
+    "events": (
+        _LOOK,
+        "events:events",
+        "Follow what happens in a running lab until Ctrl-C: carriers, BGP sessions, routes, "
+        "faults, nodes that are not as planned.",
+    ),
+    "inventory": (
+        _LOOK,
+        "inventory:inventory",
+        "Print the nodes of a lab with `management: true` for Ansible, ssh or /etc/hosts.",
+    ),
     "vtysh": (
         _LOOK,
         "inside:vtysh",

@@ -411,3 +411,32 @@ def test_the_server_ends_with_the_lab(lab: Lab) -> None:
         assert server.process.stderr is not None
         assert "went down while it was watched" in server.process.stderr.read()
         assert not LabFiles(lab.name).root.exists()
+
+
+@pytest.mark.usefixtures("unserved")
+def test_events_follow_a_lab_without_a_page(lab: Lab) -> None:
+    assert rocelab("fault", "inject", lab.name, "carrier-down", f"link={LINK}").returncode == 0
+    with subprocess.Popen(
+        [*PROGRAM, "events", lab.name, "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            lines = map(json.loads, process.stdout)
+            began = next(event for event in lines if event["kind"] == "fault")
+            assert (began["fault"], began["subject"], began["begins"]) == (
+                "carrier-down",
+                LINK,
+                True,
+            )
+            assert rocelab("fault", "restore", lab.name, "--all").returncode == 0
+            awaited = {"carrier", "session", "routes", "fault"}
+            while awaited:
+                event = next(lines)
+                if event.get("carrier") or event.get("up") or not event.get("begins", True):
+                    awaited.discard(event["kind"])
+                elif event["kind"] == "routes":
+                    awaited.discard("routes")
+        finally:
+            process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(LIMIT_S) == 130

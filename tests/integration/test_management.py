@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.management import ManagementFiles, open_ssh
 from rocelab.lab.status import known_labs
 from rocelab.lab.teardown import take_down
 from rocelab.record import LabFiles
-from tests.helpers.command import PROGRAM
+from tests.helpers.command import PROGRAM, rocelab
 from tests.helpers.waiting import RUN_LIMIT_S
+from tests.integration.conftest import MakeLab
 
 pytestmark = pytest.mark.side_by_side
 
@@ -93,3 +95,45 @@ def test_the_machines_own_network_has_nothing_of_it(lab: Lab) -> None:
     interfaces = Path("/proc/self/net/dev").read_text()
     assert "mgmt0" not in interfaces
     assert not any(f"{node.name}:" in interfaces for node in lab.fabric.nodes)
+
+
+def test_the_inventory_for_ssh_is_the_one_that_gets_in(lab: Lab, tmp_path: Path) -> None:
+    configuration = tmp_path / "config"
+    configuration.write_text(rocelab("inventory", LAB, "--format", "ssh").stdout)
+    outcome = subprocess.run(
+        ["ssh", "-F", configuration, "rtsw1", "hostname"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=RUN_LIMIT_S,
+    )
+    assert outcome.stdout == "rtsw1\n"
+    hosts = rocelab("inventory", LAB, "--format", "hosts").stdout.splitlines()
+    assert len(hosts) == len(lab.fabric.nodes)
+    address, name = hosts[0].split()
+    assert f"Host {name}\n  HostName {address}\n" in configuration.read_text()
+
+
+def test_the_inventory_for_ansible_has_a_group_for_each_role(lab: Lab) -> None:
+    everything = yaml.safe_load(rocelab("inventory", LAB).stdout)["all"]
+    assert set(everything["children"]) == {"rtsw", "ctsw", "server", "switches"}
+    assert set(everything["children"]["rtsw"]["hosts"]) == {"rtsw1", "rtsw2"}
+    assert set(everything["children"]["switches"]["children"]) == {"rtsw", "ctsw"}
+    arguments = everything["vars"]["ansible_ssh_common_args"].split()
+    outcome = subprocess.run(
+        ["ssh", *arguments, "-l", everything["vars"]["ansible_user"], "srv1-1", "hostname"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=RUN_LIMIT_S,
+    )
+    assert outcome.stdout == "srv1-1\n"
+
+
+def test_a_lab_without_management_has_no_inventory(make_lab: MakeLab) -> None:
+    lab = make_lab("t-unmanaged", "fabric: {kind: clos, racks: 1, spines: 1}")
+    lab.start()
+    outcome = rocelab("inventory", "t-unmanaged")
+    assert outcome.returncode == 2
+    assert "lab t-unmanaged has no management network" in outcome.stderr
+    assert "management: true" in outcome.stderr

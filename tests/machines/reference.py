@@ -131,6 +131,13 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab live [LAB] [OPTIONS]": Run(
         ("rocelab live zone-small",), until=r"zone-small is at http://", code=130
     ),
+    "rocelab events [LAB] [OPTIONS]": Run(
+        ("rocelab fault inject zone-small carrier-down link=rtsw1:ctsw2", "rocelab events --json"),
+        until=r'"kind": "fault"',
+        code=130,
+        after=("rocelab fault restore zone-small --all",),
+    ),
+    "rocelab inventory [LAB] [OPTIONS]": NotRun("tests/integration/test_management.py does"),
     "rocelab health [LAB] [OPTIONS]": Run(("rocelab health zone-small --once",), before=UP),
     "rocelab evidence LAB [NODE]... --out DIR [OPTIONS]": Run(
         (f"rocelab evidence zone-small rtsw1 --out {OUT}/evidence",),

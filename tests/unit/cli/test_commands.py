@@ -34,6 +34,8 @@ COMMANDS = (
         "reach",
         "shell",
         "live",
+        "events",
+        "inventory",
         "vtysh",
         "path",
         "scheme",
