@@ -103,6 +103,8 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
     if simulation.options.engine is not Engine.FLUID:
         return []
     sent = _sent(simulation, outcome)
+    if not len(sent.flow):
+        return []
     latency_s = simulation.hop_latency_ns / SECOND
     capacity_bps = simulation.network.capacity_bps
     round_s = round_trips_s(sent, simulation.whole_paths, capacity_bps, latency_s)

@@ -17,7 +17,11 @@ from rocelab.lab.providers import provider_of
 from rocelab.lab.status import read_status
 from rocelab.linux.fibtable import Fib
 from rocelab.observe.environment import environment_of
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
+from rocelab.planning.routes import expected_routes
 from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S, wait_until
+from tests.integration.test_ownership import belongings
 
 FABRIC = "fabric: {kind: clos, racks: 3, spines: 2, links_per_pair: 2}\ndilation: 1000\n"
 DRILL = """name: flap
@@ -101,6 +105,37 @@ def test_a_drill_breaks_a_link_and_it_converges(lab: RunningLab, tmp_path: Path)
     result = run_drill(drill, retries=1)
     assert result.passed, result.phases[0].verdicts
     assert result.environment.routing is not None
+
+
+def test_a_lab_comes_up_leaves_a_dark_link_takes_it_again_and_goes(tmp_path: Path) -> None:
+    """Each step is awaited by the kernel's own reports of routes."""
+    small = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}"
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: it-bird-small\n{small}\nrouting: {{stack: bird}}\n")
+    with running(Lab.planned(file)) as lab:
+        assert read_status(lab).converged
+        link = lab.link("rtsw1:ctsw1")
+        (rack,) = (
+            p for p, links in expected_routes(lab.fabric)["rtsw1"].items() if len(links) == 2
+        )
+        namespaces = opened_namespaces(lab, lab.fabric.switches)
+        with namespaces as netns, FibTimeline(lab, netns) as fib:
+            begin_ns = time.time_ns()
+            link.down()
+            wait_until(lambda: ("rtsw1", 1) in widths(fib, begin_ns, rack))
+            assert not read_status(lab).converged
+            mended_ns = time.time_ns()
+            link.up()
+            fib.wait_until_whole(LIMIT_S)
+            assert ("rtsw1", 2) in widths(fib, mended_ns, rack)
+        assert read_status(lab).converged
+    assert belongings("it-bird-small") == []
+
+
+def widths(fib: FibTimeline, begin_ns: int, prefix: str) -> set[tuple[str, int | None]]:
+    """By switch, the widths that the route has had since."""
+    changes = fib.changes(begin_ns, time.time_ns())
+    return {(change.node, change.width_after) for change in changes if change.prefix == prefix}
 
 
 def test_the_docker_runtime_refuses_it(lab: RunningLab) -> None:

@@ -40,6 +40,7 @@ from rocelab.linux.processes import kill_and_wait
 from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import LabFiles, read_record
 from rocelab.routes.path import walk
+from rocelab.routing.stack import STACKS
 from rocelab.runs.jobs import run_job
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
@@ -57,13 +58,20 @@ from tests.integration.test_ownership import belongings
 pytestmark = pytest.mark.side_by_side
 
 CONTAINERS = ("docker", "containerlab")
+ASKED = {
+    "frr": ("show running-config", "bgp router-id"),
+    "bird": ("show status", "Router ID is"),
+}
+"""By stack: a question on its command line, and what comes before the loopback in its answer."""
 SPEC = """name: {name}
 fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}
+routing: {{stack: {stack}}}
 """
 LOSSLESS = """name: it-run-pfc
 fabric: {{kind: clos, racks: 2, spines: 1, servers_per_rack: 2}}
 links: {{rate: 100G, server_rate: 100G}}
 dilation: {dilation}
+routing: {{stack: {stack}}}
 queues:
   ecn: {{kmin: 40MB, kmax: 60MB}}
   pfc: {{xoff: 100KB, xon_offset: 5KB, memory: 400KB}}
@@ -72,7 +80,7 @@ DRILL = """name: flap
 lab: lab.yaml
 traffic: {flows: 12, rate_pps: 200, warmup: 300ms, duration: 2s, seed: 9}
 faults: [{kind: carrier-down, at: 300ms, link: "rtsw1:ctsw2", lasts: 700ms}]
-measure: {stages: true, sustained: 200ms, sampling_interval: 50ms}
+measure: {stages: STAGES, sustained: 200ms, sampling_interval: 50ms}
 health: {}
 expect: {restored: true}
 """
@@ -94,12 +102,20 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
         yield chosen
 
 
+@pytest.fixture(scope="module", params=mostly_long(("frr", "bird"), ("frr",)))
+def stack(kind: str, request: pytest.FixtureRequest) -> str:
+    """Each routing stack in turn."""
+    if request.param == "bird" and kind in CONTAINERS:
+        pytest.skip("BIRD does not run in containers")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def lab(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(kind: str, stack: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A small lab that is up, on a machine with other settings than the kernel's own."""
     name = f"it-run-{kind}"
     file = tmp_path_factory.mktemp(name) / "lab.yaml"
-    file.write_text(SPEC.format(name=name))
+    file.write_text(SPEC.format(name=name, stack=stack))
     take_down(name)
     try:
         made = Lab.planned(file, HardenedHost(provider_of(kind))).up()
@@ -209,7 +225,21 @@ def command_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
 
 
-def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: Lab) -> None:
+def test_the_stack_s_command_line_in_a_switch_talks_to_its_own_daemons(
+    lab: Lab, stack: str
+) -> None:
+    question, answer = ASKED[stack]
+    for name in ("rtsw1", "ctsw2"):
+        words = lab.node(name).stack.shell_arguments([question])
+        outcome = rocelab_process("vtysh", lab.name, name, "-c", question)
+        by_exec = lab.node(name).exec([*lab.node(name).command_line, *words])
+        for said in (outcome.stdout, by_exec.stdout):
+            assert f"{answer} {lab.fabric.node(name).loopback}" in said, outcome
+
+
+def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: Lab, stack: str) -> None:
+    if stack != "frr":
+        pytest.skip("vtysh is FRR's")
     for name in ("rtsw1", "ctsw2"):
         node = lab.node(name)
         outcomes = [
@@ -275,21 +305,25 @@ def reached(lab: Lab) -> int:
 def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
     node = lab.node("ctsw1")
     before = node.daemons()
-    node.kill_daemons(["bgpd"])
-    assert set(node.daemons()) == set(before) - {"bgpd"}
+    speaker = node.stack.speaker
+    node.kill_daemons([speaker])
+    assert set(node.daemons()) == set(before) - {speaker}
     node.start_daemons(before)
     assert set(node.daemons()) == set(before)
     wait_until_whole(lab)
+    if not node.stack.is_lean:
+        return
     assert lab.memory.preloads, lab.memory.text
     maps = {name: Path(f"/proc/{pid}/maps").read_text() for name, pid in node.daemons().items()}
     assert {name for name in maps if str(node.daemon_files.library) in maps[name]} == {"bgpd"}
 
 
-def test_a_drill_runs_on_it(lab: Lab, kind: str, tmp_path: Path) -> None:
+def test_a_drill_runs_on_it(lab: Lab, kind: str, stack: str, tmp_path: Path) -> None:
     """On the running lab: every event, its stages on every switch, and flows that recover."""
-    (tmp_path / "lab.yaml").write_text(SPEC.format(name=lab.name))
+    has_stages = stack == "frr"
+    (tmp_path / "lab.yaml").write_text(SPEC.format(name=lab.name, stack=stack))
     drill = tmp_path / "drill.yaml"
-    drill.write_text(DRILL)
+    drill.write_text(DRILL.replace("STAGES", "true" if has_stages else "false"))
     use = kept(lambda _: None)
     result = measured(
         lambda: run_drill(drill, retries=0, provider=provider_of(kind), use=use), problems_of_drill
@@ -300,16 +334,19 @@ def test_a_drill_runs_on_it(lab: Lab, kind: str, tmp_path: Path) -> None:
     affected = [flow for flow in repeat.flows if flow.measurement.lost]
     assert 0 < len(affected) < len(repeat.flows)
     assert {"rtsw1", "ctsw2", "rtsw2"} <= {change.node for change in repeat.fib}
-    nodes = {one.node for one in repeat.stages[0].switches}
-    assert {"rtsw1", "ctsw2", "rtsw2"} <= nodes
+    if has_stages:
+        nodes = {one.node for one in repeat.stages[0].switches}
+        assert {"rtsw1", "ctsw2", "rtsw2"} <= nodes
     assert repeat.health is not None
     assert RunningLab.open(lab.name).fabric == lab.fabric
 
 
 @pytest.mark.long
-def test_lossless_classes_pause_on_it_and_leave_nothing(kind: str, tmp_path: Path) -> None:
+def test_lossless_classes_pause_on_it_and_leave_nothing(
+    kind: str, stack: str, tmp_path: Path
+) -> None:
     file = tmp_path / "lab.yaml"
-    file.write_text(LOSSLESS.format(dilation=slowed(2500)))
+    file.write_text(LOSSLESS.format(dilation=slowed(2500), stack=stack))
     transport = {"dcqcn": "off", "ecn": "not-ect"}
     job = {"pattern": "alltoall", "ranks": 4, "size": "4MB", "transport": transport}
     with running(Lab.planned(file, provider_of(kind))) as lab:
@@ -322,16 +359,19 @@ def test_lossless_classes_pause_on_it_and_leave_nothing(kind: str, tmp_path: Pat
     assert lossless.unbalanced == ()
 
 
-def test_killed_half_way_the_next_down_leaves_nothing(kind: str, tmp_path: Path) -> None:
+def test_killed_half_way_the_next_down_leaves_nothing(
+    kind: str, stack: str, tmp_path: Path
+) -> None:
     spec = tmp_path / "lab.yaml"
-    spec.write_text(SPEC.format(name="it-run-kill"))
+    spec.write_text(SPEC.format(name="it-run-kill", stack=stack))
     program = (
         "from rocelab.lab.lab import Lab; from rocelab.lab.providers import *; "
         f"Lab.planned({str(spec)!r}, provider_of({str(kind)!r})).up()"
     )
     files = LabFiles("it-run-kill")
+    daemon = STACKS.find(stack).kernel_daemon
     with subprocess.Popen([sys.executable, "-c", program]) as driver:
-        while driver.poll() is None and not any(files.nodes.glob("*/daemons/zebra.pid")):
+        while driver.poll() is None and not any(files.nodes.glob(f"*/daemons/{daemon}.pid")):
             time.sleep(0.01)
         driver.send_signal(signal.SIGKILL)
     left = opened_processes(namespaces_of(files))
@@ -346,9 +386,9 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: str, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_an_interrupted_up_takes_the_lab_back(kind: str, tmp_path: Path) -> None:
+def test_an_interrupted_up_takes_the_lab_back(kind: str, stack: str, tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
-    spec.write_text(SPEC.format(name="it-run-sig"))
+    spec.write_text(SPEC.format(name="it-run-sig", stack=stack))
     code, said = signalled("daemons", signal.SIGINT, "up", spec, "--runtime", str(kind))
     assert (code, said) == (130, ["interrupted: lab it-run-sig was taken down"])
     assert belongings("it-run-sig") == []

@@ -16,9 +16,9 @@ import pytest
 from rocelab.base.errors import InputError
 from rocelab.drills.drill_spec import load_drill
 from rocelab.drills.plan import plan_drill
+from rocelab.faults.asked import asked_fault
+from rocelab.faults.base import SingleFaultSpec
 from rocelab.faults.kinds.daemon_crash import DaemonCrashSpec
-from rocelab.faults.kinds.drain import DrainSpec
-from rocelab.faults.kinds.session_reset import SessionResetSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
@@ -109,12 +109,12 @@ def test_a_stack_that_is_not_registered_is_refused_with_those_that_are() -> None
 
 def test_faults_of_frr_s_policy_are_refused_and_those_of_daemons_are_not() -> None:
     lab = fabric()
-    for spec in (
-        DrainSpec(kind="drain", switch="z1-ctsw1"),
-        SessionResetSpec(kind="session-reset", switch="z1-ctsw1"),
-    ):
+    for kind in ("drain", "abrupt-removal", "session-reset", "route-leak", "bad-prefix"):
+        keys = ("switch=z1-rtsw1", "of=z1-rtsw2") if kind == "bad-prefix" else ("switch=z1-rtsw1",)
+        fault = asked_fault(kind, keys)
+        assert isinstance(fault, SingleFaultSpec)
         with pytest.raises(InputError, match="run BIRD, and this fault is one of FRR's bgpd"):
-            spec.resolve(lab)
+            fault.resolve(lab)
     assert DaemonCrashSpec(kind="daemon-crash", switch="z1-ctsw1").resolve(lab).daemon == "bird"
     with pytest.raises(InputError, match="z1-ctsw1 of lab golden runs no bgpd"):
         DaemonCrashSpec(kind="daemon-crash", switch="z1-ctsw1", daemon="bgpd").resolve(lab)
