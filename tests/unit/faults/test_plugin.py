@@ -55,9 +55,13 @@ from rocelab.base.documents import to_json
 from rocelab.report.difference import difference_document
 from rocelab.report.junit import junit_file, junit_of
 from rocelab.report.renderers.terminal import print_document
-from rocelab.report.drill import drill_document
+from rocelab.report.drill import drill_document, summary_document
+from rocelab.report.gate import gate_document
+from rocelab.report.renderers.markdown import markdown_of
+from rocelab.report.renderers.page import html
 from rocelab.results.difference import difference
 from rocelab.results.drill import read_drill_result
+from rocelab.results.gate import gate
 from tests.helpers import report_sample
 
 if sys.argv[1] == "write":
@@ -69,6 +73,10 @@ result = read_drill_result(path)
 print_document(drill_document(result), Console(width=200))
 print(junit_file(junit_of(result, 1)).decode())
 print_document(difference_document(difference(path, path)), Console(width=200))
+print("MARKDOWN", markdown_of(summary_document(result)))
+print("GATE")
+print_document(gate_document(gate(difference(path, path))), Console(width=200))
+print("PAGE", html(drill_document(result)))
 """
 
 
@@ -141,6 +149,12 @@ def test_figures_of_a_package_are_reported_compared_and_shown_without_it(tmp_pat
     assert re.search("Flows +24 ", with_it.stdout)
     assert 'name="flows_sent &gt; 100"' in with_it.stdout
     assert re.search("Flows +same ", with_it.stdout)
+    document, page = with_it.stdout.split("PAGE")
+    assert re.search(r"<td[^>]*>\s*Flows", page)
+    assert "flows_sent" in page
+    markdown, gated = document.split("MARKDOWN")[1].split("GATE")
+    assert "| Flows | 24 |" in markdown
+    assert "Flows" in gated
     environment.uninstall("lab_faults")
     without = environment.run(REPORTS, "read", cwd=tmp_path)
     assert without.stderr == ""
