@@ -31,7 +31,7 @@ from rocelab.faults.selectors import (
     named,
 )
 from rocelab.lab.lab import RunningLab as RunningLab  # plug-ins take it from here
-from rocelab.labfile.base import SECOND, SpecModel
+from rocelab.labfile.base import SECOND, SpecModel, split_nic
 from rocelab.linux.bracket import Bracket
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
 
@@ -299,8 +299,13 @@ Towards = Annotated[
 class NicFaultSpec(SingleFaultSpec):
     """A fault of a server's NIC."""
 
-    server: NodeName
+    server: Annotated[NodeName, Field(description="a server, or its NIC, such as srv2-1:2")]
     nic: Annotated[int, Field(ge=1, le=64, description="from 1")] = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nic_by_name(cls, data: object) -> object:
+        return split_nic(data, "server", "nic")
 
 
 class SwitchFaultSpec(SingleFaultSpec):

@@ -6,6 +6,7 @@ The pydantic models refuse unknown keys and values, with the messages of `rocela
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
@@ -19,6 +20,16 @@ SECOND = 10**9
 MAX_NAME_LENGTH = 24
 
 _NAME_PATTERN = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+
+
+def split_nic(data: object, server: str, nic: str) -> object:
+    """The keys of a block in which `server` may name a NIC, such as `srv2-1:2`: read as the server
+    and the number of the NIC."""
+    if isinstance(data, Mapping) and nic not in data:
+        match = re.fullmatch(r"([^:]+):([0-9]{1,3})", str(data.get(server)))
+        if match is not None:
+            return {**data, server: match[1], nic: int(match[2])}
+    return data
 
 
 SHORT_FORM = "short_form"

@@ -16,7 +16,7 @@ from operator import is_
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
@@ -26,7 +26,7 @@ from rocelab.base.wording import KeyPath, RefusedError, name_hint
 from rocelab.jobs.flow_list import MOST_FLOWS
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.sport import QPN_LIMIT
-from rocelab.labfile.base import SpecModel
+from rocelab.labfile.base import SpecModel, split_nic
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import HashingSpec
 from rocelab.labfile.scalars import read_scalar
@@ -41,9 +41,9 @@ MOST_BYTES = 10**18
 class FlowSpec(SpecModel):
     """A flow in a file."""
 
-    source: Annotated[str, Field(description="the sending server, such as srv1-1")]
+    source: Annotated[str, Field(description="the sending server, or its NIC, such as srv1-1:2")]
     source_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
-    destination: Annotated[str, Field(description="the receiving server")]
+    destination: Annotated[str, Field(description="the receiving server, or its NIC")]
     destination_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
     sport: Annotated[int, Field(ge=1, le=65535, description="UDP source port")]
     dest_qp: Annotated[
@@ -55,6 +55,11 @@ class FlowSpec(SpecModel):
     bytes: Annotated[
         SizeBytes | None, Field(ge=0, le=MOST_BYTES, description="payload, such as 64MB")
     ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nics_by_name(cls, data: object) -> object:
+        return split_nic(split_nic(data, "source", "source_nic"), "destination", "destination_nic")
 
 
 class FlowSetSpec(SpecModel):

@@ -153,3 +153,9 @@ def test_a_switch_without_sessions_has_none_to_reset() -> None:
     reset = SINGLE_FAULT.validate_python({"kind": "session-reset", "switch": "leaf1"})
     with pytest.raises(InputError, match="leaf1 has no BGP session to reset"):
         reset.resolve(adopted)
+
+
+@pytest.mark.parametrize("kind", ["nic-port-down", "slow-receiver", "pause-storm"])
+def test_a_nic_is_named_as_in_every_command(kind: str) -> None:
+    by_name = SINGLE_FAULT.validate_python({"kind": kind, "server": "srv2-1:2"})
+    assert by_name == SINGLE_FAULT.validate_python({"kind": kind, "server": "srv2-1", "nic": 2})

@@ -46,6 +46,7 @@ from rocelab.routes.models import Model
 from rocelab.routes.path import NoPathError
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.steering import EntryKey, SteeringModel
+from tests.helpers import labs
 from tests.helpers.choices import polarizations
 from tests.helpers.hop_by_hop import choices_of, links_of
 from tests.helpers.narrow import broken
@@ -488,3 +489,15 @@ def test_a_right_table_is_not_read_line_by_line(
     table = tmp_path / "flows.csv"
     table.write_text(CSV)
     assert len(read_flows(table, FABRICS["zone-1-1"])) == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "yaml"])
+def test_a_flow_of_a_file_names_nics_as_every_command_does(form: str, tmp_path: Path) -> None:
+    file = tmp_path / f"flows.{form}"
+    file.write_text(
+        "source,destination,sport\nsrv1-1:2,srv2-1:3,50000\n"
+        if form == "csv"
+        else "flows:\n  - {source: srv1-1:2, destination: srv2-1:3, sport: 50000}\n"
+    )
+    (row,) = read_flows(file, labs.planned("rail-small"))
+    assert (row.source, row.destination) == (NicRef("srv1-1", 2), NicRef("srv2-1", 3))
