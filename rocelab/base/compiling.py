@@ -177,9 +177,26 @@ def dispatcher_of(
             no_cpython_wrapper=not is_wrapped,
             no_cfunc_wrapper=True,
         )
-        return make(function)
+        dispatcher = make(function)
     finally:
         compiler.config.CACHE_DIR = before
+    if folder is not None:
+        dispatcher._cache.load_overload = partial(_undamaged, dispatcher._cache)
+    return dispatcher
+
+
+def _undamaged(cache: Any, signature: object, target: object) -> object:  # noqa: ANN401
+    """A function from numba's cache, None if it is not there or its files are damaged, as a machine
+    that loses its power leaves them: it is then compiled anew."""
+    try:
+        return type(cache).load_overload(cache, signature, target)
+    except Exception:
+        # Unpickling raises anything.
+        try:
+            cache.flush()
+        except OSError:
+            cache.disable()
+        return None
 
 
 def compiler(
