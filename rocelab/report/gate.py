@@ -56,6 +56,10 @@ def _notes(gate: Gate) -> Iterator[Note]:
         if verdict.new is not None:
             observed = f"{verdict.new.expectation}, observed {verdict.new.shown()}"
             yield Note(f"no longer met: {KPIS[verdict.kpi].title}: {observed}", Tone.BAD)
+    for name, side in (("old", gate.old), ("new", gate.new)):
+        if side.ended_early is not None:
+            tone = Tone.BAD if side.ended_early.failed else Tone.CAUTION
+            yield Note(f"the {name} drill ended early: {side.ended_early.why}", tone)
     for change in gate.environment:
         name = ENVIRONMENT.get(change.key, change.key)
         yield Note(f"{name}: {change.old} then, {change.new} now")

@@ -14,7 +14,7 @@ from typing import Any
 
 from rocelab.base.errors import InputError
 from rocelab.base.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
-from rocelab.results.drill import DrillResult, read_drill_result
+from rocelab.results.drill import DrillResult, EndedEarly, read_drill_result
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import UNITS, Figures, Quantity
 from rocelab.results.kpis import KPIS, kpis_of
@@ -45,6 +45,8 @@ class Side:
     repeats: int
     valid_repeats: int
     passed: bool
+    ended_early: EndedEarly | None = None
+    """None if its drill was not interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,14 @@ def changes(old: object, new: object, key: str = "") -> Iterator[ValueChange]:
 
 def _side(result: DrillResult, path: Path) -> Side:
     repeats, valid = len(result.repeats), len(result.valid_repeats)
-    return Side(str(path), result.environment.started, repeats, valid, result.passed)
+    return Side(
+        str(path),
+        result.environment.started,
+        repeats,
+        valid,
+        result.passed,
+        result.ended_early,
+    )
 
 
 def _environment(result: DrillResult) -> dict[str, object]:

@@ -84,7 +84,7 @@ def gate(difference: DrillDiff, kpis: Sequence[str] = ()) -> Gate:
         schema_version=SCHEMA_VERSION,
         name=difference.name,
         alpha=ALPHA,
-        outcome=_outcome(figures, unmet),
+        outcome=_outcome(figures, unmet, difference),
         old=difference.old,
         new=difference.new,
         figures=figures,
@@ -93,12 +93,21 @@ def gate(difference: DrillDiff, kpis: Sequence[str] = ()) -> Gate:
     )
 
 
-def _outcome(figures: Sequence[GatedFigure], unmet: Sequence[VerdictDiff]) -> GateOutcome:
+def _outcome(
+    figures: Sequence[GatedFigure], unmet: Sequence[VerdictDiff], difference: DrillDiff
+) -> GateOutcome:
+    if _failed_early(difference.new) and not _failed_early(difference.old):
+        return GateOutcome.WORSE
     outcomes = {figure.outcome for figure in figures}
     missed = [verdict.new.observed for verdict in unmet if verdict.new is not None]
     if GateOutcome.WORSE in outcomes or any(observed is not None for observed in missed):
         return GateOutcome.WORSE
     return GateOutcome.UNKNOWN if GateOutcome.UNKNOWN in outcomes or missed else GateOutcome.PASSED
+
+
+def _failed_early(side: Side) -> bool:
+    """Whether its drill ended early for a failure of the lab."""
+    return side.ended_early is not None and side.ended_early.failed
 
 
 def _chosen(difference: DrillDiff, kpis: Sequence[str]) -> list[FigureDiff]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from rocelab.base.errors import InputError
 from rocelab.report.gate import gate_document
 from rocelab.report.renderers.terminal import print_document
 from rocelab.results.difference import FigureDiff, Finding, compared, difference
+from rocelab.results.drill import EndedEarly, read_drill_result
 from rocelab.results.gate import Gate, GateOutcome, gate, gated_figures
 from tests.helpers import report_sample
+from tests.helpers.documents import printed
 from tests.helpers.narrow import broken, too_long
 
 LOW, HIGH = (1.0, 2.0, 3.0, 4.0, 5.0), (6.0, 7.0, 8.0, 9.0, 10.0)
@@ -79,6 +82,21 @@ def test_a_drill_is_worse_if_a_figure_is(tmp_path: Path) -> None:
     worse = compare(tmp_path, range(5), range(30, 35), "lost_packets")
     assert worse.outcome is GateOutcome.WORSE
     assert [gated.difference.kpi for gated in worse.figures] == ["lost_packets"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "outcome"), [(True, GateOutcome.WORSE), (False, GateOutcome.PASSED)]
+)
+def test_a_new_drill_that_the_lab_ended_is_worse_and_an_interrupted_one_is_not(
+    tmp_path: Path, failed: bool, outcome: GateOutcome
+) -> None:
+    compare(tmp_path, range(5), range(5))
+    old, new = _paths(tmp_path)
+    ended = replace(read_drill_result(new), ended_early=EndedEarly("no routes", failed))
+    (new / "result.json").write_text(to_json(ended))
+    result = gate(difference(old, new))
+    assert result.outcome is outcome
+    assert "the new drill ended early: no routes" in printed(gate_document(result))
 
 
 def test_without_names_the_figures_are_those_that_the_drill_expects(tmp_path: Path) -> None:
