@@ -108,17 +108,21 @@ class Door(Generic[T]):
     def find(self, name: str) -> T:
         """What is registered as `name`. Raises InputError if there is none or if it cannot be
         loaded."""
-        if name not in self._registered:
+        outcome = self._load(name) if name in self._registered else self._disputed.get(name)
+        if outcome is None:
             raise InputError(
                 f"there is no {self.noun} {shown(name)}", name_hint(name, self._registered)
             )
-        outcome = self._load(name)
         if isinstance(outcome, Refusal):
             raise PluginError(
                 f"{self.noun} {name} of {outcome.distribution} cannot be used: {outcome.reason}",
                 f"fix or uninstall that package ({DEBUG})",
             ) from outcome.cause
         return outcome
+
+    def has(self, name: str) -> bool:
+        """Whether a package registers `name`, also if it cannot be used. Loads nothing."""
+        return name in self._registered or name in self._disputed
 
     def origin(self, name: str) -> str | None:
         """The distribution that added `name`, with its version; None for what ships."""
@@ -182,6 +186,11 @@ class Door(Generic[T]):
             for entry in self._entries
             if entry.package != OURS and len(owners[entry.point.name]) > 1
         )
+
+    @property
+    def _disputed(self) -> Mapping[str, Refusal]:
+        """The first of the packages that have a name, by the name, where several have it."""
+        return {refusal.name: refusal for refusal in reversed(self._duplicates)}
 
     @property
     def _entries(self) -> tuple[_Entry, ...]:

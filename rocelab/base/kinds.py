@@ -59,7 +59,7 @@ def any_of(door: Door[type[Model]], base: type[SpecModel] = SpecModel) -> object
 
 def check_usable(door: Door[Any], kind: object, keys: Iterable[str] = ()) -> None:
     """Raises RefusedError, with `keys`, for a registered kind that cannot be loaded."""
-    if isinstance(kind, str) and kind in door.names:
+    if isinstance(kind, str) and door.has(kind):
         try:
             door.find(kind)
         except InputError as error:

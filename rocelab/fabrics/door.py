@@ -58,7 +58,7 @@ def layout_of(fabric: FabricKind) -> Layout:
         problem = broken_rule(layout, fabric.roles)
         if problem is not None:
             raise PluginError(
-                f"kind of fabric {fabric.kind} of {origin} made a layout that is none: {problem}",
+                f"kind of fabric {fabric.kind} of {origin} made an invalid layout: {problem}",
                 "fix or uninstall that package",
             )
     return layout

@@ -37,6 +37,7 @@ def _broken(layout: Layout, roles: Sequence[Role]) -> Iterator[str]:
         yield from _name_too_long(cable.lower, cable.parallel)
         yield from _name_too_long(cable.upper, cable.parallel)
     yield from _of_nics(layout, sites)
+    yield from _of_zones(layout, sites)
     yield from _unlike(layout)
 
 
@@ -79,6 +80,19 @@ def _of_nics(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
     for site in layout.sites:
         if site.role is Role.SERVER and site.name not in set(runs):
             yield f"{site.name} has no NIC"
+
+
+def _of_zones(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
+    """Pictures show the nodes of a tier by zone."""
+    zones_of: dict[Role, set[int | None]] = {}
+    for site in layout.sites:
+        zones_of.setdefault(site.role, set()).add(site.zone)
+    for role, zones in zones_of.items():
+        if None in zones and len(zones) > 1:
+            yield f"some nodes of the role {role} have a zone, and others have none"
+    for nic in layout.attachments:
+        if sites[nic.server].zone not in {sites[name].zone for name in nic.switches}:
+            yield f"{nic.server} is not in the zone of {nic.switches[0]}, which its NIC is on"
 
 
 def _name_too_long(neighbour: str, parallel: int) -> Iterator[str]:

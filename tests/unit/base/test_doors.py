@@ -85,6 +85,9 @@ def test_a_name_of_two_packages_is_neithers(site_folder: Path) -> None:
     assert door().names == ("plain",)
     reasons = [refusal.reason for refusal in door().refusals()]
     assert reasons == ["other has that name too", "one has that name too"]
+    assert door().has("warm")
+    with pytest.raises(InputError, match=r"greeting warm of one 1\.2 cannot be used: other has"):
+        door().find("warm")
 
 
 def test_ours_keeps_its_name_and_comes_first(site_folder: Path) -> None:

@@ -96,6 +96,18 @@ CASES: dict[str, tuple[Callable[[Layout], Layout], str]] = {
         "z1-rtsw1 has NICs that are on other switches too",
     ),
     "NICs apart": (with_nic("z1-srv1-1", "z1-rtsw1"), "the NICs of a server do not follow"),
+    "a server in no zone": (
+        with_site(-1, zone=None),
+        "some nodes of the role server have a zone",
+    ),
+    "a server in another zone": (
+        with_site(-1, zone=1),
+        "z2-srv2-2 is not in the zone of z2-rtsw2, which its NIC is on",
+    ),
+    "one spine in no zone": (
+        with_site(2, zone=None),
+        "some nodes of the role ctsw have a zone, and others have none",
+    ),
     "a server alone": (without_nics, "z1-srv1-1 has no NIC"),
 }
 
