@@ -7,11 +7,15 @@ An entry point of the group `rocelab.faults` has the name of a kind and its spec
 
 from __future__ import annotations
 
+import sys
+
 from rocelab.base.doors import Door
 from rocelab.base.kinds import kind_model
 from rocelab.faults.base import SeriesSpec, SingleFaultSpec, Target, TimedSpec
 from rocelab.record import FAULT_KINDS
 
+METHODS = ("prepare", "intact", "inject", "restore", "remains")
+"""Of a fault."""
 FaultModel = type[SingleFaultSpec] | type[SeriesSpec]
 
 
@@ -19,9 +23,22 @@ def _kind(name: str, value: object) -> FaultModel:
     if not (isinstance(value, type) and issubclass(value, SingleFaultSpec | SeriesSpec)):
         raise TypeError("expected a subclass of SingleFaultSpec or SeriesSpec")
     kind_model(name, value, TimedSpec)
+    if missing := _missing_methods(value):
+        raise TypeError(f"the fault of {value.__name__} lacks {', '.join(missing)}")
     if issubclass(value, SingleFaultSpec) and value.drawn is not None:
         _check_drawn(value, "link" if value.drawn is Target.LINK else "switch")
     return value
+
+
+def _missing_methods(model: FaultModel) -> tuple[str, ...]:
+    """The methods that the fault of a spec lacks, as far as `resolve` says what it returns."""
+    resolve = getattr(model, "resolve", None)
+    fault = getattr(resolve, "__annotations__", {}).get("return")
+    if isinstance(fault, str):
+        fault = getattr(sys.modules[model.__module__], fault, None)
+    if not isinstance(fault, type):
+        return ()
+    return tuple(name for name in METHODS if not hasattr(fault, name))
 
 
 def _check_drawn(model: type[SingleFaultSpec], target: str) -> None:
