@@ -44,15 +44,15 @@ OF_JOBS = (
 COMPARED = ("busbw", "goodput", "iteration_time")
 """Phases are compared by the first of these that two of them have."""
 
-_SUMMED = 0.01
+_ALIKE = 0.01
 """Phases that differ by less are alike."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _MeasuredPhase:
     """A phase with a valid run, and the run that stands for it."""
 
-    phase: PhaseSummary
+    summary: PhaseSummary
     run: PhaseRun
     name: str
     resolution_ns: float
@@ -64,7 +64,7 @@ class _Shown:
 
 def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
     """The answer of a drill; without a valid repeat only that nothing was measured."""
-    phases = list(_shown(result))
+    phases = list(_phases(result))
     if not phases:
         return Answer(f"Nothing was measured: {_invalid(repeats)}.")
     probed = [phase for phase in phases if phase.run.probes is not None]
@@ -79,12 +79,12 @@ def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
     return Answer(text, _figures(worst, repeats), _plot(worst))
 
 
-def _shown(result: DrillResult) -> Iterator[_Shown]:
+def _phases(result: DrillResult) -> Iterator[_MeasuredPhase]:
     for phase in result.phases:
         chosen = representative(result, phase.name)
         if chosen is not None:
             name, resolution_ns = result.where(phase.name), result.resolution_of(phase.name)
-            yield _Shown(phase, chosen[1], name, resolution_ns)
+            yield _MeasuredPhase(phase, chosen[1], name, resolution_ns)
 
 
 def _invalid(repeats: Sequence[RepeatTable]) -> str:
@@ -92,10 +92,10 @@ def _invalid(repeats: Sequence[RepeatTable]) -> str:
     return "the repeat is not valid" if many == 1 else f"none of {many} repeats is valid"
 
 
-def _probes(shown: _Shown) -> Iterator[str]:
-    assert shown.run.probes is not None
-    run = shown.run.probes
-    where = f"phase {shown.name}, " if shown.name else ""
+def _probes(phase: _MeasuredPhase) -> Iterator[str]:
+    assert phase.run.probes is not None
+    run = phase.run.probes
+    where = f"phase {phase.name}, " if phase.name else ""
     worst = worst_event(run)
     if worst is None:
         lost = counted(run.overall.lost, "packet") if run.overall.lost else "no packet"
@@ -105,61 +105,61 @@ def _probes(shown: _Shown) -> Iterator[str]:
     yield hold_clause(worst)
 
 
-def _jobs(phases: Sequence[_Shown], worst: _Shown) -> Iterator[str]:
+def _jobs(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> Iterator[str]:
     yield _difference(phases, worst) or _reached(worst)
     yield _fair(worst)
     yield held_back_clause(worst.run.reports[0])
 
 
-def _median(shown: _Shown, kpi: str) -> float | None:
-    spread = shown.phase.figures[0].spread.get(kpi)
+def _median(phase: _MeasuredPhase, kpi: str) -> float | None:
+    spread = phase.summary.figures[0].spread.get(kpi)
     return None if spread is None else spread.median
 
 
-def _common(phases: Sequence[_Shown]) -> str | None:
+def _common(phases: Sequence[_MeasuredPhase]) -> str | None:
     """The KPI by which phases are compared, None if there is none."""
     return next(
-        (kpi for kpi in COMPARED if sum(_median(shown, kpi) is not None for shown in phases) > 1),
+        (kpi for kpi in COMPARED if sum(_median(one, kpi) is not None for one in phases) > 1),
         None,
     )
 
 
-def _most_different(phases: Sequence[_Shown]) -> _Shown:
+def _most_different(phases: Sequence[_MeasuredPhase]) -> _MeasuredPhase:
     """The phase that differs most from the first; of phases that cannot be compared the last."""
     kpi = _common(phases)
     if kpi is None:
         return phases[-1]
-    first = next(value for shown in phases if (value := _median(shown, kpi)) is not None)
-    measured = [shown for shown in phases if _median(shown, kpi) is not None]
-    return max(measured, key=lambda shown: abs((_median(shown, kpi) or 0.0) - first))
+    first = next(value for phase in phases if (value := _median(phase, kpi)) is not None)
+    candidates = [phase for phase in phases if _median(phase, kpi) is not None]
+    return max(candidates, key=lambda phase: abs((_median(phase, kpi) or 0.0) - first))
 
 
-def _difference(phases: Sequence[_Shown], worst: _Shown) -> str:
+def _difference(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> str:
     """`busbw 12 GB/s in idle, 6 GB/s in shared (-50%)`; empty if phases cannot be compared."""
     kpi = _common(phases)
     if kpi is None:
         return ""
-    first = next(shown for shown in phases if _median(shown, kpi) is not None)
+    first = next(phase for phase in phases if _median(phase, kpi) is not None)
     before, after = _median(first, kpi) or 0.0, _median(worst, kpi) or 0.0
     title = KPIS[kpi].title.lower()
-    began = f"{title} {format_kpi(kpi, before)} in {first.phase.name}"
-    if not before or abs(after / before - 1) < _SUMMED:
+    began = f"{title} {format_kpi(kpi, before)} in {first.summary.name}"
+    if not before or abs(after / before - 1) < _ALIKE:
         return f"{began}, alike in all phases" if before else began
-    ended = f"{format_kpi(kpi, after)} in {worst.phase.name}"
+    ended = f"{format_kpi(kpi, after)} in {worst.summary.name}"
     return f"{began}, {ended} ({change(after / before - 1)})"
 
 
-def _reached(shown: _Shown) -> str:
-    kpi = next((kpi for kpi in COMPARED if _median(shown, kpi) is not None), None)
+def _reached(phase: _MeasuredPhase) -> str:
+    kpi = next((kpi for kpi in COMPARED if _median(phase, kpi) is not None), None)
     if kpi is None:
         return ""
-    where = f" in {shown.name}" if shown.name else ""
-    return f"{KPIS[kpi].title.lower()} {format_kpi(kpi, _median(shown, kpi))}{where}"
+    where = f" in {phase.name}" if phase.name else ""
+    return f"{KPIS[kpi].title.lower()} {format_kpi(kpi, _median(phase, kpi))}{where}"
 
 
-def _fair(shown: _Shown) -> str:
+def _fair(phase: _MeasuredPhase) -> str:
     """`shares are fair after 4 ms, by the model after 5.2 ms`; empty without a model."""
-    fair = shown.run.fair_shares
+    fair = phase.run.fair_shares
     if fair is None or fair.lab_ns is None:
         return ""
     model = "" if fair.model_ns is None else f", by the model after {duration(fair.model_ns)}"
@@ -178,17 +178,19 @@ def _missed(result: DrillResult) -> str:
     return f"missed: {and_more(texts)}" if texts else ""
 
 
-def _figures(shown: _Shown, repeats: Sequence[RepeatTable]) -> tuple[Card, ...]:
-    phase = shown.phase
-    resolution_ns = shown.resolution_ns if shown.run.probes is not None else 0.0
-    rows = {row.name: row for row in figure_rows(phase.figures[0], phase.valid_runs, resolution_ns)}
-    table = next((table for table in repeats if table.phase == shown.name), repeats[0])
+def _figures(phase: _MeasuredPhase, repeats: Sequence[RepeatTable]) -> tuple[Card, ...]:
+    summary = phase.summary
+    resolution_ns = phase.resolution_ns if phase.run.probes is not None else 0.0
+    rows = {
+        row.name: row for row in figure_rows(summary.figures[0], summary.valid_runs, resolution_ns)
+    }
+    table = next((table for table in repeats if table.phase == phase.name), repeats[0])
     missed = {
         verdict.kpi: f"expectation {table.verdict(verdict)}"
-        for verdict in phase.verdicts
+        for verdict in summary.verdicts
         if not verdict.passed
     }
-    names = OF_JOBS if phase.has_jobs else OF_PROBES
+    names = OF_JOBS if summary.has_jobs else OF_PROBES
     cards = [_card(rows[name], missed) for name in names if name in rows and rows[name].n]
     return tuple(cards[:MOST_FIGURES])
 
@@ -199,8 +201,8 @@ def _card(row: FigureRow, missed: dict[str, str]) -> Card:
     return Card(row.title, row.value, spread, missed.get(row.name, ""))
 
 
-def _plot(shown: _Shown) -> Figure:
-    name, run = "answer", shown.run
+def _plot(phase: _MeasuredPhase) -> Figure:
+    name, run = "answer", phase.run
     if run.probes is not None:
         return Figure(name, partial(worst_event_plot, run.probes))
     if run.fair_shares is not None:

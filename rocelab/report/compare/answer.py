@@ -53,22 +53,22 @@ def _lead(cell: CellResult, second: tuple[CellResult, CellFigures] | None) -> st
     """`3.2% less time than ECMP, the next (p = 0.02)`, or that the two are not told apart."""
     if second is None:
         return ""
-    ours, theirs = (
+    best, next_best = (
         [statistics.median(run.jct_ratio) for run in one.runs if run.valid and run.jct_ratio]
         for one in (cell, second[0])
     )
     name = name_of(second[0].kind)
-    _, p_value, _, finding = compared(theirs, ours)
+    _, p_value, _, finding = compared(next_best, best)
     if finding is Finding.NOT_MEASURED:
         return ""
     if finding is Finding.SAME:
         return f"the same as {name}"
-    runs = counted(len(ours), "run")
+    runs = counted(len(best), "run")
     if finding is Finding.TOO_FEW:
-        return f"too few runs ({len(ours)}) to tell it apart from {name}, the next"
+        return f"too few runs ({len(best)}) to tell it apart from {name}, the next"
     if finding is Finding.NOT_TOLD_APART:
         return f"not told apart from {name}, the next, in {runs} each (p = {ratio(p_value or 0)})"
-    saved = 1 - statistics.median(ours) / statistics.median(theirs)
+    saved = 1 - statistics.median(best) / statistics.median(next_best)
     return f"{share(saved)} less time than {name}, the next (p = {ratio(p_value or 0)})"
 
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from rocelab.base.statistics import spread
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.planning.build import build_fabric
 from rocelab.report.answers.clauses import and_more, in_words, sentence
 from rocelab.report.answers.drill import drill_answer
@@ -22,8 +28,10 @@ from rocelab.report.document import Answer, Card
 from rocelab.report.drill import drill_document
 from rocelab.report.renderers.page import html
 from rocelab.report.repeats import repeat_tables
+from rocelab.report.simulation.answer import simulation_answer
 from rocelab.report.simulation.costs import outlook_answer, what_if_answer
 from rocelab.results.drill import DrillResult
+from rocelab.results.job import Headline
 from rocelab.results.probes import (
     Disturbance,
     Event,
@@ -32,6 +40,7 @@ from rocelab.results.probes import (
     Timeline,
     probe_run,
 )
+from rocelab.results.simulation import BusyLink, SimulatedEvent, SimulationReport
 from rocelab.results.stages import (
     DetectionCause,
     Resolution,
@@ -40,6 +49,12 @@ from rocelab.results.stages import (
     holds_until,
 )
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import simulate
+from rocelab.sim.sweep.answer import sweep_answer
+from rocelab.sim.sweep.cells import cells_of
+from rocelab.sim.sweep.store import Row
+from rocelab.sim.sweep.sweep_spec import read_sweep
 from tests.helpers import comparison_sample, phases_sample, report_sample
 from tests.helpers.documents import printed
 from tests.helpers.report_sample import expecting
@@ -328,3 +343,72 @@ def test_a_terminal_ends_with_the_sentence_and_a_page_begins_with_it() -> None:
     assert lines[-2].startswith(words)
     page = html(document)
     assert page.index(words) < page.index("Expectations, every valid repeat")
+
+
+def simulated() -> SimulationReport:
+    """An AlltoAll of four ranks, without switches that matter."""
+    job = JobSpec.model_validate({"pattern": "alltoall", "ranks": 4, "size": "4MB"})
+    return simulate(load_spec(find_lab("zone-1-1")), (collective_job(job),), Options())
+
+
+def with_latency(report: SimulationReport, time_ns: float, latency_ns: float) -> SimulationReport:
+    """The report, whose iteration takes `time_ns`, of which some is latency if that is not 0."""
+    (job,) = report.jobs
+    spreads = {"iteration_time": time_ns} | ({"latency": latency_ns} if latency_ns else {})
+    headlines = tuple(
+        Headline(name, name, "ns", "iterations", spread([value]), None)
+        for name, value in spreads.items()
+    )
+    return replace(report, jobs=(replace(job, headlines=headlines),), worst=(), events=())
+
+
+def test_a_simulation_says_how_much_of_the_time_is_latency() -> None:
+    report = simulated()
+    text = simulation_answer(with_latency(report, 179e6, 137e6)).sentence
+    assert "179 ms an iteration" in text
+    assert text.endswith("137 ms of 179 ms are latency (76.5%), the rest bytes.")
+    assert "latency" not in simulation_answer(with_latency(report, 179e6, 0.0)).sentence
+    link = BusyLink("rtsw1:ctsw1", "rtsw1", 10, 4.0, 1.9)
+    crowded = replace(with_latency(report, 179e6, 0.0), worst=(link,))
+    assert "link rtsw1:ctsw1 carries 1.90 times the mean" in simulation_answer(crowded).sentence
+    failure = SimulatedEvent("fail rtsw1:ctsw1", 1e6, 3e6, None)
+    failed = replace(with_latency(report, 179e6, 0.0), events=(failure,))
+    assert simulation_answer(failed).sentence.endswith(
+        "meanwhile fail rtsw1:ctsw1; routed around after 2 ms."
+    )
+    endless = replace(report.jobs[0], iterations_ns=(None,), headlines=())
+    never = simulation_answer(replace(report, jobs=(endless,), worst=())).sentence
+    assert never.endswith("never ends.")
+
+
+def test_a_sweep_names_the_key_that_moves_its_figure_most(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "lab: zone-1-1\njob: {pattern: allreduce, ranks: 4, size: 1MB}\n"
+        "over:\n  job.transport.qps: [1, 4]\n  job.size: [1MB, 4MB]\n"
+    )
+    sweep = read_sweep(file)
+    sizes = {"1MB": 1e6, "4MB": 4e6}
+    rows: list[Row] = [
+        {
+            **cell.values,
+            "iteration_time": sizes[str(cell.values["job.size"])]
+            * (1.5 if cell.values["job.transport.qps"] == 1 else 1.0),
+            "error": None,
+        }
+        for cell in cells_of(sweep)
+    ]
+    text = sweep_answer(sweep, rows, ["iteration_time"], None).sentence
+    assert text == (
+        "Job.size moves iteration most: 4.00 times, from 1.25 ms (1MB) to 5 ms (4MB), medians over "
+        "the other keys; job.transport.qps 1.50 times."
+    )
+    failed: list[Row] = [{**row, "error": "too few"} for row in rows[:1]]
+    assert sweep_answer(sweep, [*failed, *rows[1:]], ["iteration_time"], None).sentence.endswith(
+        "1 of 4 cells failed."
+    )
+    assert sweep_answer(sweep, rows, [], None).sentence == ""
+    equal: list[Row] = [{**row, "iteration_time": 2.0} for row in rows]
+    assert sweep_answer(sweep, equal, ["iteration_time"], None).sentence.startswith(
+        "No key moves iteration"
+    )
