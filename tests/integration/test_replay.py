@@ -124,7 +124,7 @@ def test_no_text_is_cut_or_covered_and_nothing_else_is_loaded(
         ("after event 2: carrier-down of rtsw1:ctsw2 ends", 1),
         ("CTSW · spines", 1),
         ("whole run", 1),
-        ("f10  srv1-2 → srv2-2", 1),
+        ("f10  srv1-2 → srv2-2", 2),
         ("Flow f4, srv2-2 → srv3-2", 1),
     ):
         assert texts.count(wanted) == number, wanted
@@ -326,7 +326,8 @@ def test_another_repeat_is_shown(opener: Opener) -> None:
 def test_without_a_script_and_in_print_the_tables_and_figures_say_it(opener: Opener) -> None:
     page = opener.at(scripts=False).page
     expect(page.locator("#replay")).to_be_hidden()
-    expect(page.locator("figure svg")).to_have_count(4)
+    expect(page.locator("figure svg")).to_have_count(5)
+    page.locator("summary", has=page.locator("#events")).click()
     expect(page.get_by_role("cell", name="carrier-down of rtsw1:ctsw2 ends").first).to_be_visible()
     printed = opener.at().page
     printed.emulate_media(media="print")
@@ -381,7 +382,7 @@ def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     assert page.locator("#state").evaluate("list => list.scrollHeight <= list.clientHeight")
     assert opened.red() == 0
     boxes = text_boxes(page)
-    assert [box["text"] for box in boxes].count("rate of each sender") == 1
+    assert [box["text"] for box in boxes].count("rate of each sender") == 2  # in the answer too
     assert cut(boxes) == []
     assert overlapping(boxes) == []
     assert opened.requests == [jobs_file.as_uri()]
@@ -521,6 +522,7 @@ def test_a_row_of_a_sweep_leads_to_the_command_that_makes_the_page_of_its_cell(
     expect(page.locator("#cell-3")).to_be_visible()
     expect(page.locator("#cell-3")).to_contain_text("--out results/cell-3")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.evaluate("scrollTo(0, 0)")  # the contents are in view, above what was scrolled to
     boxes = text_boxes(page)
     assert cut(boxes) == []
     assert overlapping(boxes) == []
