@@ -117,6 +117,7 @@ def test_no_text_is_cut_or_covered_and_nothing_else_is_loaded(
     page = opened.page
     page.locator("#flows").get_by_role("button", name="f4", exact=True).click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.evaluate("scrollTo(0, 0)")  # the contents are in view, above what was scrolled to
     boxes = text_boxes(page)
     texts = [box["text"] for box in boxes]
     for wanted, number in (
