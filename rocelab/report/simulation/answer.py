@@ -28,7 +28,7 @@ _FIRST = ("iteration_time", "busbw", "goodput", "latency", "jct_ratio")
 @dataclass(frozen=True, slots=True)
 class TimeParts:
     """The parts of a job's iteration (the median), in ns: latency of its sends, the bytes of the
-    busiest NIC at its rate, and the rest, in which bytes wait."""
+    busiest NIC at its rate, and the rest: bytes that wait, and latency that is not known apart."""
 
     job: str
     whole_ns: float
@@ -36,7 +36,7 @@ class TimeParts:
     bound_ns: float
 
     @property
-    def waiting_ns(self) -> float:
+    def rest_ns(self) -> float:
         return max(0.0, self.whole_ns - self.latency_ns - self.bound_ns)
 
 
@@ -138,7 +138,7 @@ def _cards(report: SimulationReport, job: JobOutcome) -> tuple[Card, ...]:
 def parts_plot(report: SimulationReport) -> Drawing | None:
     """A bar per job: the latency, the bytes at the rate of its busiest NIC, and the wait; those
     longest over their bound. None without a job that ends."""
-    parts = sorted(time_parts(report), key=lambda part: -part.waiting_ns)[:MOST_JOBS]
+    parts = sorted(time_parts(report), key=lambda part: -part.rest_ns)[:MOST_JOBS]
     if not parts:
         return None
     figure = figure_of(11, 1.1 + 0.3 * len(parts))
@@ -150,16 +150,16 @@ def parts_plot(report: SimulationReport) -> Drawing | None:
         for length, colour in (
             (part.latency_ns, MUTED),
             (bound_ns, RECEIVED),
-            (part.waiting_ns, ORANGE),
+            (part.rest_ns, ORANGE),
         ):
             axis.barh(row, length / scale, left=left / scale, color=colour, height=0.6)
             left += length
     for colour, label in (
         (MUTED, "latency"),
         (RECEIVED, "bytes, at the rate of the busiest NIC (lower bound)"),
-        (ORANGE, "longer than that: bytes wait for links"),
+        (ORANGE, "longer than that"),
     ):
-        axis.barh([], [], color=colour, label=label)
+        axis.plot([], [], color=colour, linewidth=7, label=label)
     axis.set_yticks(range(len(parts)), [part.job for part in parts])
     axis.set_ylim(len(parts) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)

@@ -129,7 +129,7 @@ def _bars(
             axis.barh(row, seconds * S / scale, left=left, color=colour, height=0.6)
             left += seconds * S / scale
     for name, colour in parts:
-        axis.barh([], [], color=colour, label=name)
+        axis.plot([], [], color=colour, linewidth=7, label=name)
     axis.set_yticks(range(len(rows)), [name for name, _ in rows])
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)

@@ -89,8 +89,9 @@ def _most(by_key: Sequence[KeyEffect], name: str) -> str:
     unit = unit_of(name)
     by = f"{times_of(greatest, least)}, " if least else ""
     return (
-        f"{most.label} moves {title_of(name)} most: {by}from {formatted(least, unit)} ({low}) to "
-        f"{formatted(greatest, unit)} ({high}), medians over the other keys"
+        f"of the keys, {most.label} moves {title_of(name)} most: {by}from "
+        f"{formatted(least, unit)} ({low}) to {formatted(greatest, unit)} ({high}), medians over "
+        "the other keys"
     )
 
 

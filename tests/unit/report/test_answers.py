@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_hex
 
 from rocelab.base.statistics import spread
 from rocelab.jobs.job import JobSpec
@@ -29,7 +30,7 @@ from rocelab.report.drill import drill_document
 from rocelab.report.renderers.page import html
 from rocelab.report.repeats import repeat_tables
 from rocelab.report.simulation.answer import simulation_answer
-from rocelab.report.simulation.costs import outlook_answer, what_if_answer
+from rocelab.report.simulation.costs import cost_plot, outlook_answer, what_if_answer
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import Headline
 from rocelab.results.probes import (
@@ -400,8 +401,8 @@ def test_a_sweep_names_the_key_that_moves_its_figure_most(tmp_path: Path) -> Non
     ]
     text = sweep_answer(sweep, rows, ["iteration_time"], None).sentence
     assert text == (
-        "Job.size moves iteration most: 4.00 times, from 1.25 ms (1MB) to 5 ms (4MB), medians over "
-        "the other keys; job.transport.qps 1.50 times."
+        "Of the keys, job.size moves iteration most: 4.00 times, from 1.25 ms (1MB) to 5 ms (4MB), "
+        "medians over the other keys; job.transport.qps 1.50 times."
     )
     failed: list[Row] = [{**row, "error": "too few"} for row in rows[:1]]
     assert sweep_answer(sweep, [*failed, *rows[1:]], ["iteration_time"], None).sentence.endswith(
@@ -412,3 +413,12 @@ def test_a_sweep_names_the_key_that_moves_its_figure_most(tmp_path: Path) -> Non
     assert sweep_answer(sweep, equal, ["iteration_time"], None).sentence.startswith(
         "No key moves iteration"
     )
+
+
+def test_a_key_of_bars_has_their_colours() -> None:
+    drawn = cost_plot(cost(COST))
+    assert drawn is not None
+    colours = [to_hex(line.get_color()) for line in drawn.legends[0].get_lines()]
+    assert colours == ["#c8102e", "#8a5fb0", "#d9822b", "#1f6fb2"]
+    bars = {to_hex(bar.get_facecolor()) for bar in drawn.axes[0].patches}
+    assert bars == set(colours)
