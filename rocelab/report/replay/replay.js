@@ -105,7 +105,14 @@ function start(next) {
   flows.start(run);
   picture.show(fabric, view);
   chooseFlow(null);
-  goTo(Math.max(0, run.events.find(({ kind }) => kind === "fault")?.t_ns ?? 0));
+  goTo(Math.max(0, worstFault(run)?.t_ns ?? 0));
+}
+
+// The fault after which most packets were lost, until the next; of equals the first.
+function worstFault({ events, flows: of }) {
+  const faults = events.filter(({ kind }) => kind === "fault");
+  const lost = faults.map(({ t_ns: t }, place) => d3.sum(of.flatMap(({ outages }) => outages), ([begin, , packets]) => (begin >= t && begin < (faults[place + 1]?.t_ns ?? Infinity) ? packets : 0)));
+  return faults[d3.maxIndex(lost)];
 }
 
 // What is as in the sample before.

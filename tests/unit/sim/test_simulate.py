@@ -9,6 +9,7 @@ import math
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from html import unescape
 from io import StringIO
 from pathlib import Path
 
@@ -565,6 +566,23 @@ def test_whatif_says_what_a_drained_spine_costs() -> None:
     assert job["during_s"] > job["before_s"]
     assert job["stall_s"] == 0
     assert job["extra_s"] == pytest.approx(job["slowed_s"])
+
+
+def test_whatif_and_longrun_write_a_page_that_begins_with_the_cost(tmp_path: Path) -> None:
+    job = ("--pattern", "allreduce", "--ranks", "16", "--size", "1GB")
+    for command in (
+        ("whatif", "zone-1-1125", "drain ctsw1 for 2h"),
+        ("longrun", "zone-1-1125", "--rates", "llama3", "--work", "1d"),
+    ):
+        folder = tmp_path / command[0]
+        code, out, err = run(*command, *job, "--out", str(folder))
+        assert code == 0
+        assert f"written: {folder}/result.json, report.html" in err
+        page = (folder / "report.html").read_text()
+        sentence = page.partition('<p class="sentence">')[2].partition("</p>")[0]
+        assert sentence.endswith(".")
+        assert unescape(sentence) in " ".join(out.split())
+        assert "written" not in run(*command, *job, "--out", str(folder))[2]  # it is there already
 
 
 def test_balance_is_that_of_the_links_that_the_job_can_use() -> None:
