@@ -74,7 +74,8 @@ def test_the_process_of_lossless_classes_is_the_wheels(lab: RunningLab):
 @pytest.mark.lab("lossless")
 def test_the_job_and_the_terminal_of_the_page_are_the_wheels(lab: RunningLab):
     read, write = os.pipe()
-    asked = ("rocelab.live.job", lab.name, '{{"pattern": "pairs", "ranks": 2, "size": "64KB"}}')
+    spec = '{{"pattern": "pairs", "ranks": 2, "size": "64KB"}}'
+    asked = ("rocelab.live.job", lab.name, "job", spec)
     with launch(*asked, str(write), stdin=subprocess.PIPE, pass_fds=(write,)) as job:
         os.close(write)
         with open(read) as lines:
