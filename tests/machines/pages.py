@@ -182,6 +182,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
         ),
     },
     "docs/remote.md": {
+        "rocelab inventory LAB > inventory.yml": NotRun("its page runs it"),
         "rocelab --host me@vm drill run link-flap --out results/flap": NotRun("the tour has it"),
         "rocelab --host me@vm up mine.yaml": Run(before=(OWN_LAB,)),
         "rocelab --host me@vm shell mine rtsw1": Run(

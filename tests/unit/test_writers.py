@@ -19,6 +19,7 @@ PLACES = {
     "remote/host/supervisor.py": "the same",
     "sim/sweep/run.py": "/proc/self/clear_refs",
     "base/compiling.py": "the lock of a folder of code",
+    "base/library.py": "a stamp in a folder of code",
     "live/access.py": "the token below /run/rocelab",
     "lab/inuse.py": "locks below /run/rocelab",
     "base/interruption.py": "/dev/null",

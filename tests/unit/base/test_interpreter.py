@@ -27,6 +27,7 @@ MODULES = (
     ("rocelab.dataplane.impairments.delayline", True),
     ("rocelab.dataplane.pfc.daemon", True),
     ("rocelab.live.job", True),
+    ("rocelab.sim.ahead", True),
     ("rocelab.live.shell", True),
     ("rocelab.faults.guardian", True),
     ("rocelab.agent.agent", False),

@@ -48,7 +48,7 @@ COMMANDS = (
     *("compare", "diagnose", "health", "evidence", "cli", "runs", "attach"),
 )
 GROUPS = {
-    "drill": ("list", "show", "run", "diff"),
+    "drill": ("list", "show", "run", "diff", "gate"),
     "fault": ("inject", "list", "restore", "kinds"),
     "image": ("build",),
 }
@@ -408,7 +408,8 @@ def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("typed", "module"), [("schema", {"planning", "collection", "options"}), ("--help", set())]
+    ("typed", "module"),
+    [("schema", {"planning", "collection", "options", "schemas"}), ("--help", set())],
 )
 def test_a_command_does_not_wait_for_those_that_were_not_asked_for(
     typed: str, module: set[str]

@@ -291,7 +291,7 @@ def test_every_key_says_what_it_is_for(model: type[JobSpec]) -> None:
 def test_the_json_schema_lets_an_editor_complete_choices() -> None:
     definitions = JobSpec.model_json_schema()["$defs"]
     transport = definitions["TransportSpec"]["properties"]
-    assert transport["dcqcn"]["enum"] == ["off", *PROFILES]
+    assert transport["dcqcn"]["enum"] == ["off", False, *PROFILES]  # YAML: off
     assert transport["mtu"]["enum"] == [256, 512, 1024, 2048, 4096]
     assert set(definitions["Pattern"]["enum"]) == {pattern.value for pattern in Pattern}
 

@@ -93,7 +93,7 @@ def test_a_run_during_which_the_scheme_was_changed_is_not_valid(
 ) -> None:
     monkeypatch.setattr(processes, "read_scheme", lambda files: SprayScheme(kind="spray"))
     (problem,) = watch.figures().problems
-    assert "the lab's scheme was changed from te to spray meanwhile" in problem
+    assert "the lab's scheme was changed from te to spray during the run" in problem
 
 
 @pytest.mark.parametrize(

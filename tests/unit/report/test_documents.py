@@ -10,6 +10,7 @@ from matplotlib.figure import Figure as Drawing
 
 from rocelab.base.quantities import Unit
 from rocelab.report.document import (
+    Answer,
     Card,
     Cards,
     Chapter,
@@ -159,7 +160,10 @@ def hostile_document() -> Document:
         Cards((Card(HOSTILE, HOSTILE, HOSTILE, HOSTILE),)),
     )
     verdict = Toned(HOSTILE, Tone.BAD)
-    return Document(HOSTILE, blocks, HOSTILE, verdict, HOSTILE, HOSTILE, HOSTILE, (Note(HOSTILE),))
+    card = Answer(HOSTILE, (Card(HOSTILE, HOSTILE, HOSTILE, HOSTILE),))
+    return Document(
+        HOSTILE, blocks, HOSTILE, verdict, HOSTILE, HOSTILE, HOSTILE, card, (Note(HOSTILE),)
+    )
 
 
 def page_of_markdown(document: Document) -> str:
