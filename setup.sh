@@ -67,6 +67,7 @@ missing_packages() {
     command -v bird >/dev/null || echo bird2
     has_sshd || echo openssh-server
     has_engine || echo docker.io
+    command -v node >/dev/null || echo nodejs
     command -v chromium-headless-shell >/dev/null || echo chromium-headless-shell
 }
 

@@ -6,6 +6,7 @@ import { h } from "./elements.js";
 import { bandsOf, drawBands } from "./bands.js";
 import { clock, style } from "./format.js";
 import { count, duration } from "./quantities.js";
+import { longestText, outageText } from "./outages.js";
 import { get } from "./requests.js";
 import { S, plotsOf } from "./series.js";
 
@@ -122,9 +123,9 @@ export class Impact {
     const sent = d3.sum(run.flows, (flow) => flow.sent);
     const lost = d3.sum(run.flows, (flow) => flow.lost);
     const flows = new Set(outages.map(({ flow }) => flow));
-    const longest = d3.max(outages, (outage) => outage.out_ns);
+    const longest = d3.greatest(outages.filter((outage) => outage.out_ns != null), (outage) => outage.out_ns);
     if (!lost) return `${count(sent)} packets of ${run.flows.length} flows were sent and none was lost.`;
-    const out = longest == null ? "" : `, out for up to ${duration(longest)}`;
+    const out = longest ? `, ${longestText(longest)}` : "";
     return `${flows.size} of ${run.flows.length} flows lost packets${out}; ${count(lost)} of ${count(sent)} packets were lost.`;
   }
 
@@ -237,14 +238,6 @@ export class Impact {
     if (!width) return;
     for (const plot of this.plots) if (plot.width !== width) plot.setSize({ width, height: plot.height });
   }
-}
-
-// "out 127 ms, 386 lost", or what is known.
-export function outageText({ out_ns: out, lost, restored, resolution_ns: resolution }) {
-  const packets = `${count(lost)} lost`;
-  if (!restored) return `out to the end, ${packets}`;
-  if (out == null) return packets;
-  return `out ${out < resolution ? `< ${duration(resolution)}` : duration(out)}, ${packets}`;
 }
 
 // What a switch did after an event, as marks of its lane: from and to, a kind and words.

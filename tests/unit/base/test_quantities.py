@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
-
-import pytest
 
 from rocelab.base import quantities
 from rocelab.base.quantities import Unit, change, formatted
@@ -33,7 +30,6 @@ def test_python_writes_each_case() -> None:
     assert written == expected()
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_javascript_writes_each_case() -> None:
     script = WRITTEN % (json.dumps(MODULE.as_uri()), json.dumps(CASES))
     command = ["node", "--input-type=module", "--eval", script]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 from rocelab.live.impact import job_impact, probes_impact
 from rocelab.results.impact import Impact
@@ -13,6 +15,7 @@ from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchSta
 from tests.helpers import phases_sample, report_sample
 
 MS = 10**6
+OUTAGES = Path(__file__).parents[3] / "rocelab/live/page/outages.js"
 STAGES = Stages(
     1,
     "carrier-down",
@@ -90,3 +93,25 @@ def test_a_job_s_impact_is_in_its_iterations() -> None:
     (iteration, resent) = impact["said"]  # type: ignore[misc]
     assert iteration.startswith("Iteration 7, which the first fault hit, took ")
     assert resent.endswith("data packets were sent again.")
+
+
+SENTENCES = """
+import * as outages from %s;
+console.log(JSON.stringify(
+  %s.map((outage) => [outages.outageText(outage), outages.longestText(outage)])));
+"""
+
+
+def test_an_outage_that_is_not_above_its_resolution_is_only_known_to_be_below_it() -> None:
+    outages = [
+        {"out_ns": out_ms * 10**6, "resolution_ns": 14_700_000, "lost": 2, "restored": True}
+        for out_ms in (1.97, 14.7, 127)
+    ]
+    script = SENTENCES % (json.dumps(OUTAGES.as_uri()), json.dumps(outages))
+    command = ["node", "--input-type=module", "--eval", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [
+        ["out < 14.7 ms, 2 lost", "out for less than 14.7 ms"],
+        ["out < 14.7 ms, 2 lost", "out for less than 14.7 ms"],
+        ["out 127 ms, 2 lost", "out for up to 127 ms"],
+    ]

@@ -1,0 +1,16 @@
+// Outages of flows in words. A time that is not above its resolution is only known to be below it.
+
+import { count, duration } from "./quantities.js";
+
+// "out 127 ms, 386 lost", or what is known.
+export function outageText({ out_ns: out, lost, restored, resolution_ns: resolution }) {
+  const packets = `${count(lost)} lost`;
+  if (!restored) return `out to the end, ${packets}`;
+  if (out == null) return packets;
+  return `out ${out <= resolution ? `< ${duration(resolution)}` : duration(out)}, ${packets}`;
+}
+
+// "out for up to 127 ms", of the longest outage.
+export function longestText({ out_ns: out, resolution_ns: resolution }) {
+  return out <= resolution ? `out for less than ${duration(resolution)}` : `out for up to ${duration(out)}`;
+}
