@@ -81,6 +81,7 @@ def test_its_command_line_and_its_rights(lab: RunningLab) -> None:
     assert lab.installation.user != 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [DaemonCrash, DaemonHang])
 def test_a_daemon_s_faults_are_undone(
     lab: RunningLab, kind: type[DaemonCrash] | type[DaemonHang]
@@ -98,6 +99,7 @@ def test_a_daemon_s_faults_are_undone(
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_a_drill_breaks_a_link_and_it_converges(lab: RunningLab, tmp_path: Path) -> None:
     drill = tmp_path / "flap.yaml"
     drill.write_text(DRILL.format(lab=tmp_path / "it-bird-drill.yaml"))

@@ -288,6 +288,7 @@ def test_an_interrupted_drill_leaves_its_repeats_and_goes_on_from_them(kept: Pat
     assert rocelab("drill", "run", kept, "--resume", kept.parent / "none").returncode == 2
 
 
+@pytest.mark.long
 def test_a_killed_drill_leaves_the_repeats_that_had_ended(kept: Path) -> None:
     folder = kept.parent / "killed"
     options = ("--keep", "--retries=20", "--repeat=3", "--out", folder)

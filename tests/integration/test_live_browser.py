@@ -386,6 +386,7 @@ def test_a_cable_is_pulled_under_probes_and_the_page_names_the_outage_of_each_fl
     assert look.complaints == []
 
 
+@pytest.mark.long
 def test_a_job_of_the_page_is_broken_by_a_click_and_is_disturbed(
     look: Looking, server: Server
 ) -> None:

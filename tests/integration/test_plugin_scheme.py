@@ -41,6 +41,7 @@ def hops(there: PluginEnvironment, *options: str) -> tuple[str, ...]:
 
 
 @pytest.mark.side_by_side
+@pytest.mark.long
 def test_packets_take_the_paths_of_a_hash_of_the_fields_that_it_names(
     there: PluginEnvironment,
 ) -> None:

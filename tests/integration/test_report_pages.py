@@ -26,6 +26,7 @@ from rocelab.sim.sweep.cells import cells_of
 from rocelab.sim.sweep.report import sweep_document
 from rocelab.sim.sweep.sweep_spec import read_sweep
 from tests.helpers import comparison_sample, phases_sample, report_sample
+from tests.helpers.long import mostly_long
 
 pytestmark = pytest.mark.side_by_side
 
@@ -117,7 +118,7 @@ def test_a_page_is_below_three_screens_and_its_answer_on_the_first(
     assert page.locator("#answer .card").count() <= 4
 
 
-@pytest.mark.parametrize("width", [1400, 800, 390])
+@pytest.mark.parametrize("width", mostly_long([1400, 800, 390], [390]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_of_a_plot_is_small_and_no_page_is_wider_than_its_screen(
     opened: Opening, kind: str, width: int
