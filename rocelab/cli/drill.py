@@ -242,15 +242,17 @@ def run(
                 lab=running,
                 on_result=results.append,
             )
-    if xml is not None:
-        from rocelab.report.junit import junit_file, junit_of
+    # A KPI of a package may raise.
+    with _outcome_of_errors(drill, xml, text, ()):
+        if xml is not None:
+            from rocelab.report.junit import junit_file, junit_of
 
-        xml.write(junit_file(junit_of(result, time.monotonic() - started)))
-    if text is not None:
-        from rocelab.report.drill import summary_document
-        from rocelab.report.renderers.markdown import markdown_of
+            xml.write(junit_file(junit_of(result, time.monotonic() - started)))
+        if text is not None:
+            from rocelab.report.drill import summary_document
+            from rocelab.report.renderers.markdown import markdown_of
 
-        text.write(markdown_of(summary_document(result)))
+            text.write(markdown_of(summary_document(result)))
     show(result)
     if not json:
         err().print(f"{folder}/result.json and {folder}/report.html have the rest")
@@ -325,7 +327,6 @@ def gate(
     """
     from rocelab.base.documents import fitting, to_json
     from rocelab.report.gate import gate_document
-    from rocelab.report.renderers.terminal import print_document
     from rocelab.results.difference import difference
     from rocelab.results.gate import GateOutcome
     from rocelab.results.gate import gate as compared
@@ -335,7 +336,7 @@ def gate(
         if json:
             write([to_json(result)])
         else:
-            print_document(gate_document(result), out())
+            show_document(gate_document(result))
     if result.outcome is GateOutcome.WORSE:
         raise typer.Exit(ExpectationError.exit_code)
     if result.outcome is GateOutcome.UNKNOWN:
