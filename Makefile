@@ -193,11 +193,7 @@ bench-containerlab: $(READY_TO_TEST) ## our runtime beside a plain `containerlab
 
 .PHONY: bench-simulator
 bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and beside SimGrid
-	.venv/bin/python -m bench.simulator
-	.venv/bin/python -m bench.packet_engine
-	.venv/bin/python -m bench.links_engine
-	.venv/bin/python -m bench.links_collectives
-	.venv/bin/python -m bench.simgrid
+	.venv/bin/python -m bench simulator packet_engine links_engine links_collectives simgrid
 
 .PHONY: clean
 clean: ## remove .venv and caches; labs, results and Debian packages stay

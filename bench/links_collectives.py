@@ -5,34 +5,30 @@ flows that begin at given times. Here they are given by iteration: all sends lin
 flow of its own; then, with how long each took, when each can begin; then again, until no begin
 moves by more than a hundredth of the collective's time. The first times are those of sends that are
 alone. A row is a collective on hosts of 100G in a fat tree. Seconds are of CPU, of all threads.
-Writes bench/links_collectives.json and bench/links_collectives.md.
 """
 
 from __future__ import annotations
 
-import platform
 import time
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
-import typer
-from rich.console import Console
 
-from bench.written import write
+from bench.campaign import command
+from bench.campaign.study import Series, Study
 from rocelab import JobSpec
 from rocelab import SimulationOptions as Options
 from rocelab.base.arrays import Bools, Floats, Longs
-from rocelab.base.interruption import ending
 from rocelab.jobs.job_spec import collective_job
 from rocelab.jobs.placement import Placement
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.results.engines import Engine
-from rocelab.results.environment import cpu_model
 from rocelab.routes.arrays.flows import joined_paths, paths_taken, ways_along
 from rocelab.sim.engine.completion import completion
 from rocelab.sim.engine.program import Program
+from rocelab.sim.figures import simulation_environment
 from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.sending import Sending
 from rocelab.sim.packets.wiring import Wiring
@@ -156,42 +152,22 @@ def begins_s(
     return start_s, float(end_s.max())
 
 
-def markdown(rows: list[Row], machine: str) -> str:
-    """The table."""
-    lines = [
-        "# Results of `python -m bench.links_collectives`",
-        "",
-        f"On {machine}. Collectives on {ARITY**3 // 4} hosts of 100G in a fat tree, ranks drawn: "
-        "their time packet by packet, and link by link over that: after some iterations of the "
-        "times at which sends begin, and after as many as it takes until none moves by more than "
-        f"{SETTLED:.0%} of that time (at most {MOST_ITERATIONS}). Chain: the most sends that "
-        "follow each other. Seconds are of CPU, of all threads.",
-        "",
-        "| pattern | ranks | size | DCQCN | chain | packets, us | 1st | 2nd | 4th | 8th | last | "
-        "iterations | packets, s | links, s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['pattern']} | {row['ranks']} | {row['size']} | {row['dcqcn']} | {row['chain']} | "
-        f"{row['jct_us']:,.0f} | "
-        + " | ".join(f"{(row['times'][:number])[-1]:.2f}" for number in (1, 2, 4, 8))
-        + f" | {row['times'][-1]:.3f} | {len(row['times'])}"
-        f"{' (goes on)' if row['moved'] > SETTLED else ''} | "
-        f"{row['packets_s']:.2f} | {row['links_s']:.1f} |"
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    """Measure, print and write results."""
-    rows = [measured(*cell) for cell in CELLS]
-    machine = f"{cpu_model()}, Python {platform.python_version()}"
-    text = markdown(rows, machine)
-    write("links_collectives", {"machine": machine, "rows": rows}, text)
-    Console().print(text, markup=False)
-
+STUDY = Study(
+    name="links_collectives",
+    about="collectives link by link, whose sends begin when others end, by iteration",
+    series=lambda: [
+        Series.alone(
+            {
+                f"{pattern} {ranks} {dcqcn}": cell
+                for cell in CELLS
+                for pattern, ranks, _, dcqcn in [cell]
+            },
+            lambda cell: measured(*cell),
+        )
+    ],
+    figures=lambda _: {"settled": SETTLED, "most": MOST_ITERATIONS},
+    environment=lambda: asdict(simulation_environment()),
+)
 
 if __name__ == "__main__":
-    with ending():
-        typer.run(main)
+    command.run(STUDY.name)

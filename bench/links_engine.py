@@ -5,38 +5,33 @@ link by link. Flows begin as Poisson processes. Patterns: `uniform`, to any othe
 three quarters of the flows to half of the hosts; `bursts`, 16 hosts send at once to the same one.
 Where delays are added up, each link has its flows as NICs send them, and what it adds to a flow is
 its time there less that at the NIC alone with the same flows, as published (Zhao et al., NSDI
-2023), but flow by flow. Times are seconds of CPU, of all threads. Writes bench/links_engine.json
-and bench/links_engine.md.
+2023), but flow by flow. Times are seconds of CPU, of all threads.
 """
 
 from __future__ import annotations
 
-import platform
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
-from statistics import median
 from typing import Any
 
 import numpy as np
-import typer
-from rich.console import Console
 
-from bench.written import write
+from bench.campaign import command
+from bench.campaign.document import Document
+from bench.campaign.study import Series, Study
 from rocelab import LabSpec, SimulatedJob
 from rocelab import SimulationOptions as Options
 from rocelab.base.arrays import Floats
-from rocelab.base.interruption import ending
 from rocelab.base.progress import no_progress
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.poisson import PoissonSpec, poisson_flows
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.results.engines import Engine
-from rocelab.results.environment import cpu_model
 from rocelab.sim.engine.completion import completion
-from rocelab.sim.figures import transfer_times
+from rocelab.sim.figures import simulation_environment, transfer_times
 from rocelab.sim.links.part import Links, pass_part, rounds_s
 from rocelab.sim.links.run import run_links
 from rocelab.sim.links.traffic import Part, stages, traffic_of
@@ -61,6 +56,10 @@ class Cell:
     pattern: str
     dcqcn: str
     duration: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.hosts} {self.sizes} {self.load} {self.pattern} {self.dcqcn}"
 
 
 def cells() -> list[Cell]:
@@ -188,72 +187,26 @@ def figures(made: Simulation, ran: PacketRun, seconds: float) -> Row:
     }
 
 
-def markdown(rows: list[Row], machine: str) -> str:
-    """The tables and what they are of."""
-    worst = max(rows, key=lambda row: abs(row["error"]))
-    added = [abs(row["error_added_up"]) for row in rows if "error_added_up" in row]
-    beside = [abs(row["error"]) for row in rows if "error_added_up" in row]
-    marks = [abs(row["error_of_marks"]) for row in rows if "error_of_marks" in row]
-    lines = [
-        "# Results of `python -m bench.links_engine`",
-        "",
-        f"On {machine}. Hosts of 100G in three tiers without a bottleneck, Poisson arrivals for "
-        "0.5 ms (web search: 1 ms; 4,096 hosts: 0.25 ms), and all flows to their end. Slowdown "
-        "packet by packet and link by link; the error is that of p99. Added up: the error where "
-        "each link has its flows as NICs send them and delays are added up. Queue: the highest of "
-        "a switch. Seconds are of CPU, and those of links are divided by the processors.",
-        "",
-        f"The worst error is {worst['error']:+.1%} ({_named(worst)}), half are within "
-        f"{median(abs(row['error']) for row in rows):.1%}. Where delays are added up the worst is "
-        f"{max(added):.0%}, half are within {median(added):.0%}; in the same cells link by link "
-        f"{max(beside):.0%} and {median(beside):.0%}. The packet engine with other random marks "
-        f"differs from itself by up to {max(marks):.1%}.",
-        "",
-        "| hosts | sizes | load | pattern | DCQCN | flows | p50 packets | p50 links | p99 packets "
-        "| p99 links | error | added up | queue packets, MB | queue links, MB | packets, s "
-        "| links, s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [_line(row) for row in rows]
-    return "\n".join(lines) + "\n"
+def figures_of_page(document: Document) -> dict[str, Any]:
+    """The rows with the largest errors, and errors of those of which there are several."""
+    rows = document.firsts
+    several = [row for row in rows if "error_added_up" in row]
+    return {
+        "worst": max(rows, key=lambda row: abs(row["error"])),
+        "errors": [abs(row["error"]) for row in rows],
+        "added": [abs(row["error_added_up"]) for row in several],
+        "beside": [abs(row["error"]) for row in several],
+        "marks": [abs(row["error_of_marks"]) for row in several],
+    }
 
 
-def _named(row: Row) -> str:
-    return (
-        f"{row['sizes']} at {row['load']}, {row['pattern']}, DCQCN {row['dcqcn']}, "
-        f"{row['hosts']:,} hosts"
-    )
-
-
-def _line(row: Row) -> str:
-    packets, links, added = row["packets"], row["links"], row.get("error_added_up")
-    cells = [
-        f"{row['hosts']:,}",
-        *(row[key] for key in ("sizes", "load", "pattern", "dcqcn")),
-        f"{row['flows']:,}",
-        *(f"{engine['p50']:.2f}" for engine in (packets, links)),
-        *(f"{engine['p99']:.1f}" for engine in (packets, links)),
-        f"{row['error']:+.1%}",
-        "" if added is None else f"{added:+.0%}",
-        *(f"{engine['highest_bytes'] / 1e6:.1f}" for engine in (packets, links)),
-        *(f"{engine['seconds']:.0f}" for engine in (packets, links)),
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def main() -> None:
-    """Measure, print and write results."""
-    console = Console(stderr=True)
-    rows = []
-    for cell in cells():
-        rows.append(measured(cell))
-        console.print(_line(rows[-1]), markup=False, soft_wrap=True)
-    machine = f"{cpu_model()}, Python {platform.python_version()}"
-    text = markdown(rows, machine)
-    write("links_engine", {"machine": machine, "rows": rows}, text)
-    Console().print(text, markup=False)
-
+STUDY = Study(
+    name="links_engine",
+    about="the engine `links` beside the packet engine, on the same flows",
+    series=lambda: [Series.alone({cell.name: cell for cell in cells()}, measured)],
+    figures=figures_of_page,
+    environment=lambda: asdict(simulation_environment()),
+)
 
 if __name__ == "__main__":
-    with ending():
-        typer.run(main)
+    command.run(STUDY.name)

@@ -3,8 +3,7 @@ what the server costs.
 
 `make bench-live`. The zone of 252 x 18 does not run: the real server gets readings of it in which
 all counters change, and events as they would come. Only the kernel's answers are made up, so of
-that lab the cost of reading is missing; 16 x 4 is a lab that runs. Writes bench/live_page.json and
-bench/live_page.md.
+that lab the cost of reading is missing; 16 x 4 is a lab that runs.
 """
 
 from __future__ import annotations
@@ -18,21 +17,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from playwright.sync_api import Browser, Page, sync_playwright
-
-from bench.written import write
+from bench.campaign import command
+from bench.campaign.document import Document
+from bench.campaign.study import Measure, Series, Study, of_this_machine
 from rocelab import Fabric, HealthSpec, Lab
-from rocelab.base.interruption import ending
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.counters import QueueCounters
 from rocelab.live.access import Access
@@ -41,14 +38,21 @@ from rocelab.live.events import CarrierEvent, Event, RoutesEvent, SessionEvent
 from rocelab.live.feed import Feed
 from rocelab.live.server import HttpServer
 from rocelab.live.traffic import NO_TRAFFIC
-from rocelab.observe.environment import read_environment
 from rocelab.observe.health.monitor import Snapshot
 from rocelab.observe.health.ports import PortReading
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sample import Places, compare
 from rocelab.planning.queues import plan_queues
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 SMALL, ZONE = "bench-16x4", "zone-252x18"
+CHROMIUM = "/usr/bin/chromium-headless-shell"
+SECONDS = 60
+"""Of each measurement."""
+RATE = 1000
+"""Events a second of the storm."""
 SAMPLE_S = 0.5
 READINGS = 6
 """Different ones, which follow each other again and again."""
@@ -102,80 +106,54 @@ class Cost:
     cpu_s: float
     samples: int | None = None
 
-    @property
-    def share(self) -> float:
-        """Of one CPU."""
-        return self.cpu_s / self.seconds
+
+def series() -> list[Series]:
+    """The costs of the zone and of a lab that runs, then the storm."""
+    zone, lab = (
+        Series({f"{name}, {pages} pages": pages for pages in (0, 1)}, prepared)
+        for name, prepared in ((ZONE, _zone_costs), (SMALL, _lab_costs))
+    )
+    return [zone, lab, Series({"storm": RATE}, _storms)]
 
 
-def main(
-    seconds: Annotated[int, typer.Option(min=1, help="of each measurement")] = 60,
-    rate: Annotated[int, typer.Option(min=100, help="events a second of the storm")] = 1000,
-    lab: Annotated[bool, typer.Option(help="also the cost of a lab that runs, as root")] = True,
-) -> None:
-    """Measure both and write bench/live_page.json and bench/live_page.md."""
-    load_before = os.getloadavg()
+def figures(document: Document) -> dict[str, Any]:
+    """The storm's tasks by kind, and costs."""
+    (storm,) = document.samples("storm") or (None,)
+    costs = [samples[0] for name, samples in document.measured.items() if name != "storm"]
+    return {"storm": storm, "costs": costs, "zone": ZONE, "long_ms": LONG_MS}
+
+
+@contextmanager
+def _chromium() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium-headless-shell", args=["--no-sandbox"]
-        )
-        costs = [*_zone_costs(browser, seconds), *(_lab_costs(browser, seconds) if lab else ())]
-        storm = _storm(browser, seconds, rate)
-        chromium = browser.version
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
         browser.close()
-    document = {
-        "environment": asdict(read_environment()),
-        "chromium": chromium,
-        "load_average": {"before": load_before, "after": os.getloadavg()},
-        "storm": asdict(storm),
-        "costs": [asdict(cost) for cost in costs],
-    }
-    text = "\n".join(_lines(storm, costs, document)) + "\n"
-    write("live_page", document, text)
-    sys.stdout.write(text)
 
 
-def _lines(storm: Storm, costs: list[Cost], document: dict[str, Any]) -> Iterator[str]:
-    yield "# Results of `make bench-live`"
-    yield ""
-    yield f"Measured {time.strftime('%Y-%m-%d')} on:"
-    yield ""
-    for key, value in document["environment"].items():
-        yield f"- {key.replace('_', ' ')}: {value}"
-    yield f"- Chromium: {document['chromium']}, headless"
-    for when, load in document["load_average"].items():
-        yield f"- load average {when}: {', '.join(f'{value:.2f}' for value in load)}"
-    yield ""
-    yield f"{storm.events:,} events in {storm.seconds:.0f} s at the page of {ZONE}, states of nodes"
-    yield "among them, and samples in which all directions change. Tasks of the main thread:"
-    yield ""
-    yield "| | longest, ms | above 50 ms | above 100 ms |"
-    yield "|---|---|---|---|"
-    for what, tasks in (
-        ("during the storm", storm.tasks_ms),
-        ("the same in CPU time", storm.tasks_cpu_ms),
-        ("while it opens", storm.at_start_ms),
-    ):
-        longest = f"{max(tasks):.0f}" if tasks else f"below {LONG_MS}"
-        above = (sum(task > limit for task in tasks) for limit in (LONG_MS, 2 * LONG_MS))
-        yield f"| {what} | {longest} | {' | '.join(map(str, above))} |"
-    yield ""
-    yield "| server of | pages | samples/s | share of one CPU |"
-    yield "|---|---|---|---|"
-    for cost in costs:
-        samples = "" if cost.samples is None else f"{cost.samples / cost.seconds:.1f}"
-        yield f"| {cost.lab} | {cost.pages} | {samples} | {cost.share:.1%} |"
+def environment() -> dict[str, Any]:
+    """The machine with its browser."""
+    with _chromium() as browser:
+        return {**of_this_machine(), "Chromium": f"{browser.version}, headless"}
 
 
 # The zone, made up
 
 
-def _storm(browser: Browser, seconds: int, rate: int) -> Storm:
+@contextmanager
+def _storms(_: Sequence[str]) -> Iterator[Measure]:
+    with _chromium() as browser:
+        yield lambda rate: asdict(_storm(browser, rate))
+
+
+def _storm(browser: Browser, rate: int) -> Storm:
     with _zone(rate) as run, _opened(browser, run.url) as page:
         at_start = tuple(page.evaluate("window.longTasks.splice(0)"))
         before = page.evaluate("window.events")
         browser.start_tracing(page=page, categories=["-*", "toplevel"])
-        seen = run.measure(seconds)
+        seen = run.measure(SECONDS)
         page.wait_for_function("over => window.said === over", arg=OVER, timeout=LIMIT_MS)
         traced = json.loads(browser.stop_tracing())["traceEvents"]
         tasks = tuple(page.evaluate("window.longTasks"))
@@ -199,11 +177,15 @@ def _cpu_ms(traced: list[dict[str, Any]]) -> Iterator[float]:
                 yield cpu_ms
 
 
-def _zone_costs(browser: Browser, seconds: int) -> Iterator[Cost]:
-    with _zone(0) as run:
-        yield run.cost(0, seconds)
-        with _opened(browser, run.url):
-            yield run.cost(1, seconds)
+@contextmanager
+def _zone_costs(_: Sequence[str]) -> Iterator[Measure]:
+    with _chromium() as browser, _zone(0) as run:
+
+        def cost(pages: int) -> dict[str, Any]:
+            with _opened(browser, run.url) if pages else nullcontext():
+                return asdict(run.cost(pages))
+
+        yield cost
 
 
 @contextmanager
@@ -241,8 +223,8 @@ class _Zone:
         assert isinstance(seen, Seen)
         return seen
 
-    def cost(self, pages: int, seconds: int) -> Cost:
-        seen = self.measure(seconds)
+    def cost(self, pages: int) -> Cost:
+        seen = self.measure(SECONDS)
         place = f"{ZONE}, without reading it"
         return Cost(place, pages, seen.seconds, seen.cpu_s, seen.samples)
 
@@ -346,11 +328,19 @@ def _reading(fabric: Fabric, number: int) -> Reading:
 # A lab that runs
 
 
-def _lab_costs(browser: Browser, seconds: int) -> Iterator[Cost]:
-    with Lab.planned(SMALL).brought_up() as lab, _served(lab.name) as (process, url):
-        yield _cost(lab.name, 0, process, seconds)
-        with _opened(browser, url):
-            yield _cost(lab.name, 1, process, seconds)
+@contextmanager
+def _lab_costs(_: Sequence[str]) -> Iterator[Measure]:
+    with (
+        _chromium() as browser,
+        Lab.planned(SMALL).brought_up() as lab,
+        _served(lab.name) as (process, url),
+    ):
+
+        def cost(pages: int) -> dict[str, Any]:
+            with _opened(browser, url) if pages else nullcontext():
+                return asdict(_cost(lab.name, pages, process))
+
+        yield cost
 
 
 @contextmanager
@@ -362,9 +352,9 @@ def _served(lab: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.terminate()
 
 
-def _cost(lab: str, pages: int, process: subprocess.Popen[str], seconds: int) -> Cost:
+def _cost(lab: str, pages: int, process: subprocess.Popen[str]) -> Cost:
     began_s, began_cpu_s = time.monotonic(), _cpu_s(process.pid)
-    time.sleep(seconds)
+    time.sleep(SECONDS)
     return Cost(lab, pages, time.monotonic() - began_s, _cpu_s(process.pid) - began_cpu_s)
 
 
@@ -374,6 +364,13 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+STUDY = Study(
+    name="live_page",
+    about="the page of `rocelab live` under 1,000 events a second, and its server",
+    series=series,
+    figures=figures,
+    environment=environment,
+)
+
 if __name__ == "__main__":
-    with ending():
-        typer.run(main)
+    command.run(STUDY.name)

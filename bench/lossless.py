@@ -2,8 +2,7 @@
 
 Part of `make bench`, and `python -m bench.lossless` alone. Twelve NICs, five switches with 24
 ports, and larger fabrics with as much for the machine to carry. Without PFC as much memory, divided
-among the ports, drops what does not fit. Runs of both take turns. Writes bench/lossless.json and
-bench/lossless.md.
+among the ports, drops what does not fit. Runs of both take turns.
 """
 
 from __future__ import annotations
@@ -11,26 +10,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from functools import cache
+from typing import Any
 
-import typer
-from rich.console import Console
-
-from bench.fabrics import busy_s, spread
-from bench.written import write
+from bench.campaign import command
+from bench.campaign.document import Document
+from bench.campaign.guard import busy_s
+from bench.campaign.pages import spread
+from bench.campaign.study import Measure, Series, Study
 from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, plan, run_job
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.base.interruption import ending
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.observe.environment import read_environment
 
 SERVER_RATE_BPS = 100e9
 MEMORY = "400KB"
 """For each port: pooled by its switch, headroom included, or without PFC a buffer of its own."""
+
+TURNS, FEW_TURNS = 10, 3
+"""Of the streams; of the AlltoAll, which takes longer, and at lower dilations."""
 
 DILATION = 2500
 FASTER = (1500, 1000, 750, 500)
@@ -111,41 +111,57 @@ class Measured:
     late_p99_us: float | None
 
 
-def main(
-    runs: Annotated[int, typer.Option(min=1, help="of the streams, with and without in turn")] = 10,
-    few: Annotated[
-        int, typer.Option(min=1, help="of the AlltoAll, which takes longer, and at lower dilations")
-    ] = 3,
-) -> None:
-    """Measure both jobs, then the streams at lower dilations, on larger fabrics and beside other
-    load."""
-    console = Console(stderr=True)
-    by_case: dict[str, list[Measured]] = {}
-    cases = {STREAMS: runs, ALLTOALL: few}
-    for case, count in cases.items():
-        with ExitStack() as labs:
-            both = {kind: labs.enter_context(_up(case, kind, DILATION)) for kind in QUEUES}
-            for run in range(1, count + 1):
-                for kind, lab in both.items():
-                    console.print(f"{case.name}, {kind}: run {run} of {count}")
-                    by_case.setdefault(f"{case.name}, {kind}", []).append(measure(lab, case))
-    for dilation in FASTER:
-        name = f"{STREAMS.name}, {ON}, dilation {dilation}"
-        with _up(STREAMS, ON, dilation) as lab:
-            console.print(name)
-            by_case[name] = [measure(lab, STREAMS) for _ in range(few)]
-    for racks in LARGER:
-        case, dilation = streams(racks), 2 * DILATION * racks // RACKS
-        name = f"{case.name}, {ON}, dilation {dilation}"
-        with _up(case, ON, dilation) as lab:
-            console.print(name)
-            by_case[name] = [measure(lab, case) for _ in range(few)]
-    for case, count in cases.items():
-        name = f"{case.name}, {ON}, beside a busy process for each CPU"
-        with _up(case, ON, DILATION) as lab, _busy():
-            console.print(name)
-            by_case[name] = [measure(lab, case) for _ in range(count)]
-    _write(by_case)
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A case with or without PFC, at a dilation."""
+
+    case: Case
+    kind: str
+    dilation: int = DILATION
+
+
+def series() -> list[Series]:
+    """Both jobs with and without PFC in turn; then the streams at lower dilations, on larger
+    fabrics, and both jobs beside other load."""
+    cases = {STREAMS: TURNS, ALLTOALL: FEW_TURNS}
+    both = [
+        Series({f"{case.name}, {kind}": Setting(case, kind) for kind in QUEUES}, _labs, turns)
+        for case, turns in cases.items()
+    ]
+    further = [Setting(STREAMS, ON, dilation) for dilation in FASTER]
+    further += [Setting(streams(racks), ON, 2 * DILATION * racks // RACKS) for racks in LARGER]
+    alone = [
+        Series({f"{one.case.name}, {ON}, dilation {one.dilation}": one}, _labs, FEW_TURNS)
+        for one in further
+    ]
+    busy = [
+        Series(
+            {f"{case.name}, {ON}, beside a busy process for each CPU": Setting(case, ON)},
+            _labs_beside_load,
+            turns,
+        )
+        for case, turns in cases.items()
+    ]
+    return [*both, *alone, *busy]
+
+
+@contextmanager
+def _labs(_: Sequence[str]) -> Iterator[Measure]:
+    """Labs stay up from their first turn to the last one."""
+    with ExitStack() as labs:
+        up = cache(lambda setting: labs.enter_context(_up(setting)))
+        yield lambda setting: asdict(measure(up(setting), setting.case))
+
+
+@contextmanager
+def _labs_beside_load(names: Sequence[str]) -> Iterator[Measure]:
+    with _labs(names) as measured:
+
+        def beside(setting: Setting) -> Any:  # noqa: ANN401
+            with _busy():
+                return measured(setting)
+
+        yield beside
 
 
 def spec_of(case: Case, kind: str, dilation: int = DILATION) -> LabSpec:
@@ -167,8 +183,8 @@ def spec_of(case: Case, kind: str, dilation: int = DILATION) -> LabSpec:
 
 
 @contextmanager
-def _up(case: Case, kind: str, dilation: int) -> Iterator[RunningLab]:
-    with Lab(plan(spec_of(case, kind, dilation))).brought_up() as lab:
+def _up(setting: Setting) -> Iterator[RunningLab]:
+    with Lab(plan(spec_of(setting.case, setting.kind, setting.dilation))).brought_up() as lab:
         yield lab
 
 
@@ -213,47 +229,41 @@ def _us(time_ns: float | None) -> float | None:
     return None if time_ns is None else time_ns / 1000
 
 
-COLUMNS: Sequence[tuple[str, Callable[[Sequence[Measured]], str]]] = (
-    ("valid", lambda runs: f"{_valid(runs)} of {len(runs)}"),
-    ("goodput of line rate", lambda runs: _cell(runs, "goodput", ".1%")),
-    ("JCT ratio", lambda runs: _cell(runs, "jct_ratio", ".2f")),
-    ("data packets/s", lambda runs: _cell(runs, "packets_per_s", ",.0f")),
-    ("CPU of the machine a packet, us", lambda runs: _cell(runs, "cpu_us", ".0f")),
-    ("sent again", lambda runs: _cell(runs, "retransmitted", ",.0f")),
-    ("pauses", lambda runs: _cell(runs, "pauses", ",.0f")),
-    ("late p50, us", lambda runs: _cell(runs, "late_p50_us", ",.0f")),
-    ("late p99, us", lambda runs: _cell(runs, "late_p99_us", ",.0f")),
+COLUMNS: Sequence[tuple[str, str, str]] = (
+    ("goodput of line rate", "goodput", ".1%"),
+    ("JCT ratio", "jct_ratio", ".2f"),
+    ("data packets/s", "packets_per_s", ",.0f"),
+    ("CPU of the machine a packet, us", "cpu_us", ".0f"),
+    ("sent again", "retransmitted", ",.0f"),
+    ("pauses", "pauses", ",.0f"),
+    ("late p50, us", "late_p50_us", ",.0f"),
+    ("late p99, us", "late_p99_us", ",.0f"),
 )
 
 
-def _valid(runs: Sequence[Measured]) -> int:
-    return sum(not run.problems for run in runs)
-
-
-def _cell(runs: Sequence[Measured], name: str, form: str) -> str:
-    values = [getattr(run, name) for run in runs]
-    known = [value for value in values if value is not None]
-    return spread(known, form) if known else ""
-
-
-def _write(by_case: dict[str, list[Measured]]) -> None:
-    environment = asdict(read_environment())
-    document = {
-        "environment": environment,
-        "load_average": os.getloadavg(),
-        "runs": {name: [asdict(run) for run in runs] for name, runs in by_case.items()},
+def figures(document: Document) -> dict[str, Any]:
+    """The rows, each with its name."""
+    return {
+        "dilation": DILATION,
+        "headings": ["valid", *(name for name, *_ in COLUMNS)],
+        "rows": [[name, *_cells(samples)] for name, samples in document.measured.items()],
     }
-    lines = ["# Lossless classes, measured by `make bench`", ""]
-    lines += [f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
-    lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items() if value]
-    lines += ["", f"Dilation {DILATION} where no other is said. Median (min to max) of all runs:"]
-    lines += ["", "| | " + " | ".join(name for name, _ in COLUMNS) + " |"]
-    lines += ["|---" * (len(COLUMNS) + 1) + "|"]
-    for name, runs in by_case.items():
-        lines.append("| " + " | ".join([name, *(cell(runs) for _, cell in COLUMNS)]) + " |")
-    write("lossless", document, "\n".join(lines) + "\n")
 
+
+def _cells(samples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    valid = sum(not sample["problems"] for sample in samples)
+    yield f"{valid} of {len(samples)}"
+    for _, key, form in COLUMNS:
+        known = [sample[key] for sample in samples if sample[key] is not None]
+        yield spread(known, form) if known else ""
+
+
+STUDY = Study(
+    name="lossless",
+    about="what lossless classes (PFC) cost and what they give",
+    series=series,
+    figures=figures,
+)
 
 if __name__ == "__main__":
-    with ending():
-        typer.run(main)
+    command.run(STUDY.name)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from bench.fabrics import spread
+from bench.campaign.pages import spread
 from bench.lossless import ALLTOALL, QUEUES, spec_of
 from rocelab import JobSpec, LabSpec, SimulationReport, simulate
 from rocelab import SimulationOptions as Options

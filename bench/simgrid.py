@@ -3,7 +3,7 @@ same routes.
 
 Each engine runs each case in a separate process, in turn. It compares the rates at the start and
 the ends of all flows, and measures the time of one solve, the time until all flows have ended, and
-memory. Writes bench/simgrid.json and bench/simgrid.md. Needs Debian's python3-simgrid.
+memory. Needs Debian's python3-simgrid.
 """
 
 from __future__ import annotations
@@ -15,29 +15,42 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import numpy as np
-import typer
-from rich.console import Console
+from pydantic import TypeAdapter
 
+from bench.campaign import command
+from bench.campaign.document import Document
+from bench.campaign.study import BENCH, Measure, Series, Study
 from bench.simgrid_cases import CASES, Case, problem_of, write_problem
-from bench.simgrid_results import Compared, Side, Times, markdown
-from bench.written import FOLDER, write
+from bench.simgrid_results import (
+    TARGET,
+    Compared,
+    Side,
+    Times,
+    digits_spread,
+    growths,
+    three_digits,
+    worst_difference,
+)
 from rocelab import MachineError
 from rocelab.base.arrays import Floats
-from rocelab.base.interruption import ending
 from rocelab.results.environment import cpu_model
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 RUNS = 3
+LIMIT_S = 60.0
+"""For one process."""
 SHORT_S = 3.0
 """A case that takes both processes less time is measured RUNS times, a longer one once."""
 COMMANDS = {
-    Side.SIMGRID: (SYSTEM_PYTHON, "-I", str(FOLDER / "simgrid_flows.py")),
+    Side.SIMGRID: (SYSTEM_PYTHON, "-I", str(BENCH / "simgrid_flows.py")),
     Side.OURS: (sys.executable, "-m", "bench.simgrid_engine"),
 }
 
@@ -51,38 +64,7 @@ class Answer:
     ends_s: Floats
 
 
-def main(
-    limit_s: Annotated[float, typer.Option(min=1, help="for one process")] = 60.0,
-) -> None:
-    """Measure all cases."""
-    console = Console(stderr=True)
-    machine = {
-        "simgrid": simgrid_version(),
-        "numba": _version("numba"),
-        "numpy": _version("numpy"),
-        "python": platform.python_version(),
-        "kernel": f"{platform.system()} {platform.release()}",
-        "cpu_model": cpu_model(),
-        "cpu_count": len(os.sched_getaffinity(0)),
-        "date": time.strftime("%Y-%m-%d"),
-    }
-    load = [os.getloadavg()]
-    compared = []
-    with tempfile.TemporaryDirectory() as folder:
-        # The first compiles what is then kept.
-        compare(CASES[0], Path(folder), limit_s)
-        for number, case in enumerate(CASES, 1):
-            console.print(f"{number} of {len(CASES)}: {case.family}, {case.ranks} x {case.qps}")
-            compared.append(compare(case, Path(folder), limit_s))
-    load.append(os.getloadavg())
-    measured = {"machine": machine, "load_average": load, "limit_s": limit_s}
-    document = {**measured, "cases": [asdict(case) for case in compared]}
-    text = markdown(compared, machine, limit_s)
-    write("simgrid", document, text)
-    print(text)
-
-
-def compare(case: Case, folder: Path, limit_s: float) -> Compared:
+def compare(case: Case, folder: Path) -> Compared:
     """Run both engines on a case, in turn; their answers need only one comparison."""
     problem = problem_of(case)
     path = folder / "problem"
@@ -90,7 +72,7 @@ def compare(case: Case, folder: Path, limit_s: float) -> Compared:
     times: dict[Side, list[Times]] = {side: [] for side in Side}
     begun = time.monotonic()
     while True:
-        answers = {side: ask(side, path, limit_s, case.to_the_end) for side in Side}
+        answers = {side: ask(side, path, LIMIT_S, case.to_the_end) for side in Side}
         for side, answer in answers.items():
             times[side].append(answer.times)
         runs = len(times[Side.OURS])
@@ -117,7 +99,7 @@ def ask(side: Side, problem: Path, limit_s: float, to_the_end: bool) -> Answer:
         command = [*COMMANDS[side], str(problem), name, *([] if to_the_end else ["solve"])]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=limit_s, cwd=FOLDER.parent
+                command, capture_output=True, text=True, timeout=limit_s, cwd=BENCH.parent
             )
         except subprocess.TimeoutExpired:
             pass
@@ -166,10 +148,51 @@ def _version(package: str) -> str:
         return "none"
 
 
+@contextmanager
+def _prepared(_: Sequence[str]) -> Iterator[Measure]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # The first compiles what is then kept.
+        compare(CASES[0], folder)
+        yield lambda case: asdict(compare(case, folder))
+
+
+def environment() -> dict[str, Any]:
+    """The machine with both engines. Raises MachineError without SimGrid."""
+    return {
+        "simgrid": simgrid_version(),
+        "numba": _version("numba"),
+        "numpy": _version("numpy"),
+        "python": platform.python_version(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "cpu_model": cpu_model(),
+        "cpu_count": len(os.sched_getaffinity(0)),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def figures(document: Document) -> dict[str, Any]:
+    """What the tables print of each case."""
+    compared = TypeAdapter(list[Compared]).validate_python(document.firsts)
+    return {
+        "compared": compared,
+        "sides": list(Side),
+        "limit_s": LIMIT_S,
+        "growths": growths(compared),
+        "worst": worst_difference(compared),
+        "target": TARGET,
+        "digits": lambda value: "" if value is None else three_digits(value),
+        "digits_spread": digits_spread,
+    }
+
+
+STUDY = Study(
+    name="simgrid",
+    about="SimGrid beside this engine, with the same flows on the same routes",
+    series=lambda: [Series({case.name: case for case in CASES}, _prepared)],
+    figures=figures,
+    environment=environment,
+)
+
 if __name__ == "__main__":
-    with ending():
-        try:
-            typer.run(main)
-        except MachineError as error:
-            Console(stderr=True).print(error)
-            sys.exit(3)
+    command.run(STUDY.name)

@@ -57,6 +57,10 @@ class Case:
         cut = "".join(f", {key} {value}" for key, value in self.cut)
         return f"{self.traffic}, {self.lab}{cut}"
 
+    @property
+    def name(self) -> str:
+        return f"{self.family}, {self.ranks} x {self.qps}"
+
 
 CUT = (("zones", 2), ("racks", 8), ("atsws", 1))
 CASES: tuple[Case, ...] = (

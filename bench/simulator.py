@@ -3,32 +3,26 @@
 Each row is a ring over all NICs of a fabric like llama3-24k with another number of racks, with
 random placement, 16 queue pairs per connection and E-ECMP, in a separate process, so that its
 memory can be measured. Sizes are equal, as in the collective, or uniformly random from half to one
-and a half of that (uneven), where hardly any two transfers end together. Writes
-bench/simulator.json and bench/simulator.md.
+and a half of that (uneven), where hardly any two transfers end together.
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import resource
-import statistics
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated, Any, ParamSpec, TypeVar
+from dataclasses import asdict, replace
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-import typer
-from rich.console import Console
 
+from bench.campaign import command
+from bench.campaign.apart import apart, cpu_s, peak_bytes
+from bench.campaign.document import Document
+from bench.campaign.study import Series, Study
 from bench.maxmin import max_min_rates
-from bench.written import write
 from rocelab import Pattern
 from rocelab.base.arrays import Floats
-from rocelab.base.interruption import ending
 from rocelab.base.progress import no_progress
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.placement import Placement
@@ -37,7 +31,6 @@ from rocelab.jobs.workload import Step, Workload
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.schemes.scheme_spec import scheme_of
-from rocelab.results.environment import cpu_model
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths
 from rocelab.routes.arrays.paths import paths_of
@@ -46,6 +39,7 @@ from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.proof import prove
 from rocelab.sim.engine.run import drive, run
+from rocelab.sim.figures import simulation_environment
 from rocelab.sim.placement import place_ranks
 
 GROWTH = (64, 192, 512, 1024)
@@ -112,7 +106,7 @@ def measure_growth(racks: int) -> Row:
     for eps in (EPS, 0.0):
         row[f"even_{eps}_s"], outcome = _timed(run, program, paths, capacity, eps=eps)
         row[f"even_{eps}_solves"] = outcome.solves
-    row["rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    row["rss_bytes"] = peak_bytes()
     if racks <= GROWTH[1]:
         seconds, outcome = _timed(run, uneven(program), paths, capacity, eps=EPS)
         row |= {"uneven_s": seconds, "uneven_solves": outcome.solves}
@@ -139,85 +133,53 @@ def measure_small(racks: int) -> Row:
     return row
 
 
-def _in_process(what: str, racks: int) -> Row:
-    argv = [sys.executable, "-m", "bench.simulator", "--only", what, "--racks", str(racks)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    row: Row = json.loads(done.stdout)
-    return row
+def measure_cold(racks: int) -> Row:
+    """The same small program in a process for which nothing is compiled, in seconds of CPU, of its
+    children too."""
+    begin_s = cpu_s()
+    program, paths, capacity = ring(racks)
+    made_s = cpu_s()
+    run(program, paths, capacity, eps=0.0)
+    return {"make_s": made_s - begin_s, "first_s": cpu_s() - made_s}
 
 
-def markdown(growth: list[Row], small: Row, machine: str) -> str:
-    """Both tables and the machine."""
-    lines = [
-        "# Results of `python -m bench.simulator`",
-        "",
-        f"On {machine}, one thread.",
-        "",
-        "A solve is one call of `max_min_rates`: paths in, rates out, lists of flows by send made "
-        f"in it; least and median of {SOLVES}. The collective is the whole program, from arrays "
-        "to the end of the last transfer. Memory is the process's peak, with fabric and paths.",
-        "",
-        "| GPUs | transfers | links, directed | fabric and paths, s | solve, ms | collective, "
-        "eps 1 %, s | exact, s | solves | memory, MB | uneven sizes, eps 1 %, s | solves |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in growth:
-        least, middle = (1e3 * one(row["solve_s"]) for one in (min, statistics.median))
-        last = [f"{row['uneven_s']:.2f}", str(row["uneven_solves"])] if "uneven_s" in row else []
-        cells = [
-            f"{row['gpus']:,}",
-            f"{row['transfers']:,}",
-            f"{row['sends']:,}",
-            f"{row['make_s']:.1f}",
-            f"{least:.0f} ({middle:.0f})",
-            f"{row['even_0.01_s']:.2f}",
-            f"{row['even_0.0_s']:.2f}",
-            str(row["even_0.0_solves"]),
-            f"{row['rss_bytes'] / 1e6:.0f}",
-            *(last or ["", ""]),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        f"## Solving what an event touches: {small['gpus']:,} GPUs, {small['transfers']:,} "
-        "transfers, exact",
-        "",
-        "| sizes | touched, s | everything, s | ratio | solves | solves of everything |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name in ("even", "uneven"):
-        touched, everything = small[f"{name}_touched_s"], small[f"{name}_everything_s"]
-        lines.append(
-            f"| {name} | {touched:.3f} | {everything:.3f} | {everything / touched:.1f} | "
-            f"{small[f'{name}_touched_solves']:,} | {small[f'{name}_everything_solves']:,} |"
+def measured(point: tuple[str, int]) -> Row:
+    """A point, in a process of its own."""
+    kind, racks = point
+    if kind != "cold":
+        return dict(apart(measure_small if kind == "small" else measure_growth, racks))
+    with tempfile.TemporaryDirectory() as cache:
+        return dict(apart(measure_cold, racks, environment={"NUMBA_CACHE_DIR": cache}))
+
+
+def figures(document: Document) -> dict[str, Any]:
+    """The tables' rows."""
+    points = {name: samples[0] for name, samples in document.measured.items()}
+    small, cold = (points.pop(name, None) for name in ("small", "cold"))
+    return {"growth": list(points.values()), "small": small, "cold": cold, "solves": SOLVES}
+
+
+def environment() -> dict[str, Any]:
+    """The machine, with the numpy that solves."""
+    return {**asdict(simulation_environment()), "numpy": np.__version__}
+
+
+STUDY = Study(
+    name="simulator",
+    about="the speed of the fluid engine, up to 131,072 GPUs",
+    series=lambda: [
+        Series.alone(
+            {
+                **{f"{racks * 8 * 16} GPUs": ("growth", racks) for racks in GROWTH},
+                "small": ("small", SMALL),
+                "cold": ("cold", SMALL),
+            },
+            measured,
         )
-    error = small["rough_end_s"] / small["uneven_touched_end_s"] - 1
-    lines += [
-        "",
-        f"Uneven sizes with eps 1 %: {small['rough_s']:.3f} s, last end {error:+.3%} off. One "
-        f"solve: {1e3 * small['solve_s']:.1f} ms.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def main(
-    only: Annotated[str, typer.Option(hidden=True)] = "",
-    racks: Annotated[int, typer.Option(hidden=True)] = 0,
-) -> None:
-    """Measure, print and write results."""
-    if only:
-        row = measure_small(racks) if only == "small" else measure_growth(racks)
-        print(json.dumps(row))
-        return
-    growth = [_in_process("growth", racks) for racks in GROWTH]
-    small = _in_process("small", SMALL)
-    machine = f"{cpu_model()}, Python {platform.python_version()}, numpy {np.__version__}"
-    document = {"machine": machine, "growth": growth, "small": small}
-    text = markdown(growth, small, machine)
-    write("simulator", document, text)
-    Console().print(text, markup=False)
-
+    ],
+    figures=figures,
+    environment=environment,
+)
 
 if __name__ == "__main__":
-    with ending():
-        typer.run(main)
+    command.run(STUDY.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.agreement.document import LAB, LabResult
 from bench.agreement.plan import lab_spec
-from bench.kept import KeptDocuments
+from bench.campaign.store import KeptDocuments
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from bench.campaign.store import KeptDocuments
 from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
-from bench.kept import KeptDocuments
 from rocelab import LabSpec
 
 _JOB_NAME = "link-failure-test"

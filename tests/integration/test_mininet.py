@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.fabrics import measure_mininet
+from bench.ups import measure_mininet
 from rocelab.lab.teardown import take_down
 from tests.helpers.command import rocelab, rocelab_process
 from tests.helpers.waiting import RUN_LIMIT_S

@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +19,18 @@ from hypothesis import strategies as st
 
 from bench import senders
 from bench.arrivals import SampleCheck, check_sample
-from bench.endpoints import lab_of, paced_flows
-from bench.endpoints_results import (
+from bench.campaign.document import Document, PointResult
+from bench.campaign.pages import page_of
+from bench.endpoints import (
     CONDITIONS,
-    SENDERS,
-    Measured,
+    PACINGS,
+    POINTS,
+    STUDY,
+    WAYS,
+    Point,
     kernel_rate,
-    pacing_table,
-    throughput_table,
-    verdict,
+    lab_of,
+    paced_flows,
 )
 from bench.pacing import BURST_NS, Pacing, bursts, pacing, rate_error
 from bench.senders import NEEDED, SEND, Sender
@@ -35,6 +40,7 @@ from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.traffic.result import AgentRecord, FlowTransmission, TrafficResult
 from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.wire.headers import PSN_MASK, Opcode
+from tests.unit.bench.documents import document
 
 BARE = CONDITIONS[-2]
 
@@ -149,61 +155,82 @@ def test_the_paced_flows_fit_both_labs_whose_paths_are_alike() -> None:
         assert [node.name for node in fabric.switches if node.name.startswith("ctsw")] == ["ctsw1"]
 
 
-def test_every_sender_can_send_and_has_a_row() -> None:
+def test_every_sender_can_send_and_has_its_points() -> None:
     assert set(SEND) == set(Sender)
     assert set(NEEDED) <= set(Sender)
-    assert {sender.value for sender in Sender} <= set(SENDERS)
+    assert set(Sender) < set(WAYS)
+    assert len({point.name for point in POINTS}) == len(POINTS) == 4 * len(WAYS) + 2
 
 
 def throughput(packets_per_s: float) -> Throughput:
     return Throughput(packets_per_s, 8.0, 4.0, 12.0, SampleCheck(100, 100, 1, 99, 99))
 
 
-def measured(**rates: list[float]) -> list[Measured]:
-    names = {"raw": "packet-send-c", "udp": "udp-sendto-c", "agent": "agent, 1 QP"}
-    return [
-        Measured(names[key], BARE, throughput(rate)) for key, many in rates.items() for rate in many
-    ]
+def measured(rates: Mapping[Any, list[float]]) -> Document:
+    return document(
+        points=tuple(
+            PointResult(Point(BARE, way).name, tuple(asdict(throughput(rate)) for rate in many))
+            for way, many in rates.items()
+        )
+    )
+
+
+def section(page: str, title: str) -> list[str]:
+    return page.split(f"## {title}\n")[1].partition("\n## ")[0].splitlines()
 
 
 def test_the_kernel_path_is_the_faster_loop_by_medians() -> None:
-    figures = measured(raw=[10.0, 200_000.0, 210_000.0], udp=[190_000.0, 900_000.0, 180_000.0])
+    loops = {
+        Sender.FRAME_LOOP_IN_C: [10.0, 200_000.0, 210_000.0],
+        Sender.UDP_LOOP_IN_C: [190_000.0, 900_000.0, 180_000.0],
+    }
+    figures = measured(loops)
     assert kernel_rate(figures, BARE) == 200_000
     assert kernel_rate(figures, CONDITIONS[0]) is None
-    assert kernel_rate([], BARE) is None
+    assert kernel_rate(document(), BARE) is None
 
 
 def test_the_verdict_gives_target_and_ratio() -> None:
-    reached = verdict(measured(raw=[200_000.0], agent=[90_000.0, 100_000.0, 110_000.0]), BARE)
+    figures = measured({Sender.FRAME_LOOP_IN_C: [200_000.0], 1: [90_000.0, 100_000.0, 110_000.0]})
+    reached = section(page_of(STUDY, figures), "No port queues")[1]
     assert reached.startswith("The agent reaches 100,000/s: 100,000/s over 1 queue pair, 50% of")
-    missed = verdict(measured(agent=[99_999.0]), BARE)
-    assert missed == "The agent misses 100,000/s: 99,999/s over 1 queue pair."
-    assert verdict([], BARE) == "No agent was measured."
+    page = page_of(STUDY, measured({1: [99_999.0]}))
+    assert section(page, "No port queues")[1] == (
+        "The agent misses 100,000/s: 99,999/s over 1 queue pair."
+    )
+    assert section(page, "Port queues")[1] == "No agent was measured."
 
 
 def test_the_table_names_what_is_missing_and_what_went_wrong() -> None:
     agent = replace(throughput(120_000.0), retransmitted=7, trouble="3 wrong ICRCs")
-    table = throughput_table(
-        [
-            Measured("scapy-sendpfast", BARE, None, "tcpreplay is not installed"),
-            Measured("agent, 1 QP", BARE, agent),
-        ],
-        BARE,
+    figures = document(
+        points=(
+            PointResult(Point(BARE, Sender.SENDPFAST).name, missing="tcpreplay is not installed"),
+            PointResult(Point(BARE, 1).name, (asdict(agent),)),
+        )
     )
+    table = section(page_of(STUDY, figures), "No port queues")
     assert any("sendpfast" in line and "tcpreplay is not installed" in line for line in table)
     (row,) = (line for line in table if "agent, 1 queue pair" in line)
     assert "120,000" in row
     assert "100 of 100 | 99 of 99 | 7 |" in row
-    assert table[-1].strip() == "Not as it should be: 3 wrong ICRCs."
+    assert "Not as it should be: 3 wrong ICRCs." in table
 
 
 def test_the_pacing_table_gives_spreads_and_problems() -> None:
     one = Pacing(50, 0.0001, 0, 2, 80, 75, 400_000, 3_000_000, 13.0, ())
     late = replace(one, worst_rate_error=0.02, problems=("not valid because it was late",))
-    table = pacing_table({True: [one, late], False: [one]})
+    with_queues, without = (point.name for point in PACINGS)
+    figures = document(
+        points=(
+            PointResult(with_queues, (asdict(one), asdict(late))),
+            PointResult(without, (asdict(one),)),
+        )
+    )
+    table = page_of(STUDY, figures).splitlines()
     assert "| rate error of the worst flow | 1.0050% (0.0100% to 2.0000%) | 0.0100% |" in table
     assert any("is not within 1%" in line for line in table)
-    assert table[-1].strip() == "A run was not valid because it was late."
+    assert table[-1] == "A run was not valid because it was late."
 
 
 def test_what_root_compiles_and_runs_is_not_at_a_name_that_others_know(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.campaign.pages import page_of
 from bench.maxmin import max_min_rates
-from bench.simgrid import ask, distinct, simgrid_version, widest_difference
+from bench.simgrid import STUDY, ask, distinct, simgrid_version, widest_difference
 from bench.simgrid_cases import (
     CASES,
     Case,
@@ -22,10 +23,11 @@ from bench.simgrid_cases import (
     write_problem,
 )
 from bench.simgrid_engine import all_at_once
-from bench.simgrid_results import Compared, Side, Times, growth_lines, markdown, verdict
+from bench.simgrid_results import Compared, Side, Times, growths, worst_difference
 from rocelab.base.errors import MachineError
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.run import run
+from tests.unit.bench.documents import document
 
 SMALL = Case("fat-tree-4", Traffic.ALLTOALL, 8, 2)
 
@@ -107,22 +109,21 @@ def compared(subflows: int, theirs: float | None, kit: float, differ: float = 0.
 
 
 def test_what_takes_longer_than_the_limit_is_shown_as_that() -> None:
-    (row,) = (
-        line
-        for line in markdown([compared(5, None, 2.0)], {}, 60).splitlines()
-        if "over 60" in line
-    )
+    page = page_of(STUDY, document(asdict(compared(5, None, 2.0))))
+    (row,) = (line for line in page.splitlines() if "over 60" in line)
     assert row.endswith("| 10.0 | over 60 s | 2.00 |  |")
 
 
 def test_growth_is_a_power_of_the_two_largest_sizes_that_both_reached() -> None:
-    (line,) = growth_lines(
+    (growth,) = growths(
         [compared(10, 1, 9), compared(100, 2, 3), compared(1000, 200, 30), compared(9999, None, 1)]
     )
-    assert "from 100 to 1,000" in line
-    assert "2.0 (SimGrid) and 1.0 (this engine)" in line
+    assert (growth.small, growth.large) == (100, 1000)
+    assert growth.powers == pytest.approx({Side.SIMGRID: 2.0, Side.OURS: 1.0})
 
 
-def test_a_difference_above_the_target_is_no_agreement() -> None:
-    assert verdict([compared(5, 1, 1, 2e-6)])[0].startswith("**No agreement**")
-    assert verdict([compared(5, 1, 1, 2e-7)])[0].startswith("Agreement")
+@pytest.mark.parametrize(("differ", "word"), [(2e-6, "**No agreement**"), (2e-7, "Agreement")])
+def test_a_difference_above_the_target_is_no_agreement(differ: float, word: str) -> None:
+    one = compared(5, 1, 1, differ)
+    assert worst_difference([one]) == differ
+    assert page_of(STUDY, document(asdict(one))).splitlines()[-1].startswith(f"{word}: no rate")

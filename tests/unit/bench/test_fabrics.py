@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.__main__ import HEADINGS, PLAIN, RAIL, rows
-from bench.fabrics import Up
+from bench.fabrics import HEADINGS, PLAIN, RAIL, rows
+from bench.ups import Up
 from rocelab.labfile.load import load_spec
 
 LEAN = Up(2.0, 0.2, {"daemons": 1.0, "convergence": 0.8}, 0.1, 300_000_000, 0, 3.0, 20)
