@@ -23,7 +23,8 @@ from unittest.mock import patch
 from rocelab.dataplane.impairments.maps import ImpairmentMaps
 from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
-from rocelab.lab.lab import Lab
+from rocelab.faults.kinds.host_pause import HostPauseSpec
+from rocelab.lab.lab import RunningLab
 from rocelab.linux import netlink
 from rocelab.linux.bracket import Bracket
 from rocelab.routing import daemons
@@ -38,7 +39,7 @@ Step = tuple[int, int, int]
 class Scene:
     """The target of a disturbance. `steps` records what a disturbance of the clock did."""
 
-    lab: Lab
+    lab: RunningLab
     faults: tuple[Timed, ...]
     seed: int
     steps: list[Step] = field(default_factory=list)
@@ -199,7 +200,7 @@ def pause(scene: Scene) -> Iterator[None]:
     """
     draw = random.Random(scene.seed)
     servers_paused = {
-        timed.spec.server for timed in scene.faults if timed.spec.kind == "host-pause"
+        timed.spec.server for timed in scene.faults if isinstance(timed.spec, HostPauseSpec)
     }
     servers = [node.name for node in scene.lab.fabric.servers if node.name not in servers_paused]
 
@@ -219,7 +220,7 @@ def pause(scene: Scene) -> Iterator[None]:
         yield
 
 
-def _agents(lab: Lab, server: str) -> Sequence[int]:
+def _agents(lab: RunningLab, server: str) -> Sequence[int]:
     agents = []
     for pid in lab.node(server).processes():
         with suppress(OSError):

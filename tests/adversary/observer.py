@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux import namespaces
 from tests.adversary import portwatch
 
@@ -164,7 +164,7 @@ class _Ring:
         self._socket.close()
 
 
-def _inside(lab: Lab, node: str, function: Callable[[], Any]) -> Any:
+def _inside(lab: RunningLab, node: str, function: Callable[[], Any]) -> Any:
     return namespaces.inside(lab.node(node).netns, function)
 
 
@@ -172,7 +172,7 @@ class Observer:
     """Watches a lab that is up, within its context. `slots` is the capacity of each server's ring
     in packets, sent and received together."""
 
-    def __init__(self, lab: Lab, slots: Mapping[str, int]) -> None:
+    def __init__(self, lab: RunningLab, slots: Mapping[str, int]) -> None:
         self._lab = lab
         self._slots = slots
         self._rings: list[_Ring] = []
@@ -213,7 +213,7 @@ class Observer:
         return self._ports.end()
 
 
-def _switches(lab: Lab) -> Collection[str]:
+def _switches(lab: RunningLab) -> Collection[str]:
     return [node.name for node in lab.fabric.switches]
 
 
@@ -221,7 +221,7 @@ class _PortWatch:
     """A process that stamps rtnetlink's messages about ports, with priority over everything
     else."""
 
-    def __init__(self, lab: Lab, nodes: Sequence[str]) -> None:
+    def __init__(self, lab: RunningLab, nodes: Sequence[str]) -> None:
         self._told: tuple[PortChange, ...] | None = None
         self._nodes = nodes
         channels = [_inside(lab, node, _link_socket) for node in nodes]

@@ -20,7 +20,7 @@ from rocelab.drills.run import run_drill
 from rocelab.faults.base import Timed
 from rocelab.faults.schedule import expand
 from rocelab.jobs.flow import permutation
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.catalog import DRILLS, find
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import JobReport
@@ -87,12 +87,12 @@ def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
     ports: list[PortChange] = []
 
     @contextmanager
-    def watched(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
-        with fresh(lab, progress) as lab, Observer(lab, _slots(lab, spec)) as observer:
-            scene = Scene(lab, faults_of(lab, spec), seed)
+    def watched(lab: Lab, progress: ProgressSink) -> Iterator[RunningLab]:
+        with fresh(lab, progress) as running, Observer(running, _slots(running, spec)) as observer:
+            scene = Scene(running, faults_of(running, spec), seed)
             scenes.append(scene)
             with DISTURBANCES[disturbance](scene), _noting(observer, seen, phases):
-                yield lab
+                yield running
             ports.extend(observer.port_changes())
 
     # The control tries again, as a user's drill does; what is disturbed is expected to fail often.
@@ -106,18 +106,18 @@ def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
     return _compared(result, faulty, seen, phases, ports_on_one_clock(ports, steps), steps)
 
 
-def faults_of(lab: Lab, spec: DrillSpec) -> tuple[Timed, ...]:
+def faults_of(lab: RunningLab, spec: DrillSpec) -> tuple[Timed, ...]:
     """Every single fault of a drill, of all its phases."""
     return tuple(fault for phase in spec.phases for fault in expand(lab.fabric, phase.faults))
 
 
-def _slots(lab: Lab, spec: DrillSpec) -> Mapping[str, int]:
+def _slots(lab: RunningLab, spec: DrillSpec) -> Mapping[str, int]:
     servers = [node.name for node in lab.fabric.servers]
     of_phases = [_slots_of(lab, phase, servers) for phase in spec.phases]
     return {server: max(slots[server] for slots in of_phases) for server in servers}
 
 
-def _slots_of(lab: Lab, phase: PhaseSpec, servers: Sequence[str]) -> Mapping[str, int]:
+def _slots_of(lab: RunningLab, phase: PhaseSpec, servers: Sequence[str]) -> Mapping[str, int]:
     traffic = phase.probes
     if traffic is None:
         return dict.fromkeys(servers, JOB_SLOTS)

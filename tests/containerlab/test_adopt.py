@@ -25,7 +25,8 @@ from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.lab.adoption.adopt import adopt
 from rocelab.lab.engine import ContainerEngine
-from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.providers.containers import ContainerNode
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
 from rocelab.linux.processes import is_stopped
@@ -77,7 +78,7 @@ def name(
 
 
 @pytest.fixture
-def lab(name: str) -> Iterator[Lab]:
+def lab(name: str) -> Iterator[RunningLab]:
     """It, adopted; given back at the end."""
     yield RunningLab.open(adopt(containerlabs(name)).name)
     with suppress(InputError):
@@ -190,7 +191,7 @@ def assert_same(
         time.sleep(0.5)
 
 
-def test_roles_links_and_daemons_are_found(name: str, lab: Lab) -> None:
+def test_roles_links_and_daemons_are_found(name: str, lab: RunningLab) -> None:
     fabric = lab.fabric
     roles = {node.name: node.role for node in fabric.nodes}
     if name == "leaf-spine":
@@ -212,7 +213,7 @@ def test_roles_links_and_daemons_are_found(name: str, lab: Lab) -> None:
     assert all(daemon in lab.daemons_of(node.name) for node in fabric.switches)
 
 
-def test_it_is_whole_and_hosts_reach_each_other(lab: Lab) -> None:
+def test_it_is_whole_and_hosts_reach_each_other(lab: RunningLab) -> None:
     state = read_status(lab)
     assert state.converged, state.document()
     reachability = probe_reachability(lab.fabric, lambda node: lab.node(node).netns)
@@ -246,7 +247,7 @@ def test_adopting_changes_nothing(name: str, engine: ContainerEngine) -> None:
     ids=lambda fault: f"{fault['kind']}-{fault.get('link', {}).get('node', '')}{'side' in fault}",
 )
 def test_a_fault_is_undone_to_the_last_route(
-    name: str, engine: ContainerEngine, lab: Lab, fault: dict[str, Any]
+    name: str, engine: ContainerEngine, lab: RunningLab, fault: dict[str, Any]
 ) -> None:
     before = state_of(engine, containerlabs(name))
     inject_and_leave(lab, SINGLE_FAULT.validate_python(fault))
@@ -256,7 +257,9 @@ def test_a_fault_is_undone_to_the_last_route(
     assert_same(engine, containerlabs(name), before)
 
 
-def test_a_reset_of_sessions_ends_by_itself(name: str, engine: ContainerEngine, lab: Lab) -> None:
+def test_a_reset_of_sessions_ends_by_itself(
+    name: str, engine: ContainerEngine, lab: RunningLab
+) -> None:
     fault = SINGLE_FAULT.validate_python({"kind": "session-reset", "switch": "leaf#1"})
     before = state_of(engine, containerlabs(name))
     if name == "leaf-spine":
@@ -270,7 +273,7 @@ def test_a_reset_of_sessions_ends_by_itself(name: str, engine: ContainerEngine, 
 
 
 def test_a_fault_of_a_daemon_lasts_until_its_end(
-    name: str, engine: ContainerEngine, lab: Lab
+    name: str, engine: ContainerEngine, lab: RunningLab
 ) -> None:
     """FRR's watchfrr would start a daemon again that was killed or does not answer."""
     daemon = {"leaf-spine": "bgpd", "triangle": "zebra", "birds": "bgpd"}[name]
@@ -294,7 +297,9 @@ def test_a_fault_of_a_daemon_lasts_until_its_end(
         assert_same(engine, containerlabs(name), before)
 
 
-def test_a_drill_measures_it(name: str, engine: ContainerEngine, lab: Lab, tmp_path: Path) -> None:
+def test_a_drill_measures_it(
+    name: str, engine: ContainerEngine, lab: RunningLab, tmp_path: Path
+) -> None:
     before = state_of(engine, containerlabs(name))
     drill = tmp_path / "drill.yaml"
     drill.write_text(DRILL)
@@ -310,13 +315,13 @@ def test_a_drill_measures_it(name: str, engine: ContainerEngine, lab: Lab, tmp_p
 
 
 def test_a_driver_that_is_killed_leaves_nothing_broken(
-    name: str, engine: ContainerEngine, lab: Lab, tmp_path: Path
+    name: str, engine: ContainerEngine, lab: RunningLab, tmp_path: Path
 ) -> None:
     before = state_of(engine, containerlabs(name))
     drill = tmp_path / "drill.yaml"
     drill.write_text(DRILL)
     command = [
-        Path(sys.executable).with_name("rocelab"),
+        str(Path(sys.executable).with_name("rocelab")),
         "drill",
         "run",
         str(drill),
@@ -334,13 +339,13 @@ def test_a_driver_that_is_killed_leaves_nothing_broken(
     assert_same(engine, containerlabs(name), before)
 
 
-def test_it_is_not_taken_down_here(name: str, lab: Lab, engine: ContainerEngine) -> None:
+def test_it_is_not_taken_down_here(name: str, lab: RunningLab, engine: ContainerEngine) -> None:
     with pytest.raises(InputError, match="rocelab release"):
         take_down(lab.name)
     assert lab.node(lab.fabric.switches[0].name).daemons()
 
 
-def test_what_would_change_it_is_refused(lab: Lab) -> None:
+def test_what_would_change_it_is_refused(lab: RunningLab) -> None:
     for fault in (
         {"kind": "rate-degrade", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "route-leak", "switch": "leaf#1"},
@@ -354,7 +359,7 @@ def test_what_would_change_it_is_refused(lab: Lab) -> None:
 
 
 def test_a_port_that_its_user_set_down_stays_down(
-    name: str, engine: ContainerEngine, lab: Lab
+    name: str, engine: ContainerEngine, lab: RunningLab
 ) -> None:
     before = state_of(engine, containerlabs(name))
     link = next(link for link in lab.fabric.links if link.is_between_switches)
@@ -375,11 +380,12 @@ def test_a_port_that_its_user_set_down_stays_down(
 
 
 def test_a_node_that_was_restarted_is_said_to_be_gone(
-    name: str, engine: ContainerEngine, lab: Lab, tmp_path: Path
+    name: str, engine: ContainerEngine, lab: RunningLab, tmp_path: Path
 ) -> None:
     """Last: its container has no links afterwards."""
     host = lab.fabric.servers[-1].name
     adopted = lab.runtime.provider.node(lab.runtime.files, host)
+    assert isinstance(adopted, ContainerNode)
     (cable,) = lab.fabric.links_of[host]
     leaf = cable.far(host).node
     container = lab.runtime.provider.node(lab.runtime.files, leaf).container  # type: ignore[attr-defined]
@@ -397,7 +403,7 @@ def test_a_node_that_was_restarted_is_said_to_be_gone(
 
 
 def test_faults_end_on_ports_that_were_renamed_or_removed(
-    engine: ContainerEngine, lab: Lab
+    engine: ContainerEngine, lab: RunningLab
 ) -> None:
     """Last, too: a cable is gone afterwards."""
     link = next(link for link in lab.fabric.links if link.is_between_switches)

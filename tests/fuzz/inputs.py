@@ -265,8 +265,9 @@ def _timeline(draw: Random, samples: Path) -> Input:
 
 
 def _event(draw: Random, samples: Path) -> Input:
-    words = ("fail", "drain", "lose", "2", "links", "of", "rack", "1", "rtsw1:ctsw1", "ctsw1", "at")
-    words += ("1s", "for", "10s", "zone", "every", word(draw))
+    verbs = ("fail", "drain", "lose")
+    places = ("2", "links", "of", "rack", "1", "rtsw1:ctsw1", "ctsw1", "zone")
+    words = (*verbs, *places, "at", "1s", "for", "10s", "every", word(draw))
     sentence = " ".join(draw.choice(words) for _ in range(draw.randrange(1, 9)))
     lab = draw.choice(SMALL_LABS)
     arguments = draw.choice(

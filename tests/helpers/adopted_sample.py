@@ -67,7 +67,10 @@ LEAF_SPINE: Cables = (
 def leaf_spine(name: str = "theirs") -> LabSpec:
     """Two leaves under two spines, a host at each leaf, as it was adopted."""
     routers = dict.fromkeys(("leaf1", "leaf2", "spine1", "spine2"), FRR)
-    routes = {"leaf1": {"10.9.0.0/24": ("eth2", "eth3")}, "spine1": {"10.9.0.0/24": ("eth2",)}}
+    routes: dict[str, dict[str, tuple[str, ...]]] = {
+        "leaf1": {"10.9.0.0/24": ("eth2", "eth3")},
+        "spine1": {"10.9.0.0/24": ("eth2",)},
+    }
     return lab_of(
         name,
         surveyed(

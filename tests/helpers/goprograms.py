@@ -55,7 +55,7 @@ def go_program(name: str, module: str, version: str, how: str, package: str = ""
     if sums.exists():
         shutil.copyfile(sums, source / "go.sum")
     fresh = folder / f"{name}.new"
-    build = [_go(how), "build", "-mod=mod", "-o", fresh, f"{module}/{package}".rstrip("/")]
+    build = [_go(how), "build", "-mod=mod", "-o", str(fresh), f"{module}/{package}".rstrip("/")]
     # Without C a program runs in any root folder.
     environment = {**os.environ, "CGO_ENABLED": "0"}
     subprocess.run(build, cwd=source, check=True, timeout=BUILD_TIMEOUT_S, env=environment)

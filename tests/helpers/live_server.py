@@ -16,7 +16,7 @@ from queue import Empty, Queue
 from typing import Any
 from urllib.parse import urlsplit
 
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from tests.helpers.command import PROGRAM
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S
@@ -29,7 +29,7 @@ LONG_JOB = {**JOB, "iterations": 10_000}
 
 
 @contextmanager
-def live_lab(folder: Path, name: str) -> Iterator[Lab]:
+def live_lab(folder: Path, name: str) -> Iterator[RunningLab]:
     """A lab of 10 nodes to look at, up while the block runs; its file lies in `folder`."""
     file = folder / f"{name}.yaml"
     file.write_text(f"name: {name}\nfabric: {{kind: clos, racks: 4, spines: 2}}\n")
@@ -47,7 +47,7 @@ def carrier_of(port: str, *, there: bool) -> Callable[[Event], bool]:
     return lambda event: wanted.items() <= event.items()
 
 
-def agents_of(lab: Lab) -> list[int]:
+def agents_of(lab: RunningLab) -> list[int]:
     return [pid for server in lab.fabric.servers for pid in lab.node(server.name).processes()]
 
 
@@ -96,7 +96,7 @@ class Server:
 
 
 @contextmanager
-def served(lab: Lab, *options: str) -> Iterator[Server]:
+def served(lab: RunningLab, *options: str) -> Iterator[Server]:
     """The lab's server; it has ended when the block ends."""
     process = subprocess.Popen(
         [*PROGRAM, "live", lab.name, *options],

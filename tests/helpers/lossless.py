@@ -19,7 +19,7 @@ from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
 from rocelab.faults.kinds.pause_storm import PauseStorm
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux import namespaces, pidfile
 from rocelab.linux.netlink import SO_RCVBUFFORCE
 from rocelab.planning.pauses import PausePort
@@ -70,7 +70,7 @@ def processes_of(files: LabFiles) -> Processes:
     return processes[0]
 
 
-def parts_of(lab: Lab) -> set[str]:
+def parts_of(lab: RunningLab) -> set[str]:
     """What a lab that is up has for lossless classes, of its first switch and server."""
     files, parts = LabFiles(lab.name), set()
     if pidfile.holder(control.pid_file(files)) is not None:
@@ -100,7 +100,7 @@ class Rig:
         with running(Lab.planned(file)) as lab:
             yield cls(lab)
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self.lab = lab
         self.files = LabFiles(lab.name)
         self.reader = PauseReader(lab.fabric)

@@ -31,7 +31,7 @@ def ring(*pairs: str) -> Fabric:
     ]
     links += [
         Link(port(one, Role.SPINE, other), port(other, Role.SPINE, one), 10**9, 9000)
-        for one, other in pairs
+        for one, other in map(tuple, pairs)
     ]
     prefixes = tuple(Prefix(f"198.18.{n}.0/24", (name,)) for n, name in enumerate(names))
     spec = LabSpec(name="ring", fabric=ClosSpec(), routing=RoutingSpec(valley_free=False))

@@ -12,7 +12,7 @@ from rocelab.faults.base import SingleFaultSpec, Timed
 from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import RecordedFault
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux import bracket
 from rocelab.linux.bracket import Bracket
 from rocelab.planning.fabric import Fabric
@@ -58,24 +58,24 @@ class Noted:
     def nodes(self) -> tuple[str, ...]:
         return tuple(self.subject.split(":"))
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         self.log.append(f"prepare {self.subject}")
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset() if self.broken else frozenset({f"{self.subject} has carrier"})
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         self.log.append(f"inject {self.subject}")
         self.reaches_kernel()
         self.broken = True
         return Bracket.of(self.begins)
 
-    def restore(self, lab: Lab) -> Bracket:
+    def restore(self, lab: RunningLab) -> Bracket:
         self.log.append(f"restore {self.subject}")
         self.broken = False
         return Bracket.now()
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return ()
 
 
@@ -83,7 +83,7 @@ class Noted:
 class DoesNothing(Noted):
     """A fault whose injection does nothing."""
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return Bracket.of(self.begins)
 
 
@@ -100,7 +100,7 @@ class Darkens(Noted):
 class Scheduled(Noted):
     """A fault that the kernel begins and ends."""
 
-    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+    def schedule(self, lab: RunningLab, start_ns: int, end_ns: int | None) -> Bracket:
         self.log.append(f"schedule {self.subject}")
         self.reaches_kernel()
         self.broken = True

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle
 
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux import namespaces
 from tests.helpers.waiting import LIMIT_S
 
@@ -17,7 +17,7 @@ PORT = 5201
 _FLOWS = 16
 
 
-def connected(lab: Lab, client: str, server: str) -> tuple[socket.socket, socket.socket]:
+def connected(lab: RunningLab, client: str, server: str) -> tuple[socket.socket, socket.socket]:
     """Both ends of a TCP connection between the first NICs of two servers, the client's first."""
 
     def listen() -> socket.socket:
@@ -33,7 +33,7 @@ def connected(lab: Lab, client: str, server: str) -> tuple[socket.socket, socket
 
 
 @contextmanager
-def typing(lab: Lab, client: str, server: str) -> Iterator[None]:
+def typing(lab: RunningLab, client: str, server: str) -> Iterator[None]:
     """An ssh-like connection in the meantime: some bytes, their echo, and a pause."""
     near, far = connected(lab, client, server)
     stop = threading.Event()
@@ -49,7 +49,7 @@ def typing(lab: Lab, client: str, server: str) -> Iterator[None]:
 
 
 @contextmanager
-def flooded(lab: Lab, clients: list[str], server: str) -> Iterator[None]:
+def flooded(lab: RunningLab, clients: list[str], server: str) -> Iterator[None]:
     """UDP of class 0 in the meantime, as fast as the clients' NICs send, over all paths."""
     stop = threading.Event()
 

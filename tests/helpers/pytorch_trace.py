@@ -31,7 +31,7 @@ def pytorch_trace() -> Trace:
     nodes: list[ChakraNode] = []
     first = 216
     for kind, size in COLLECTIVES:
-        kernels = []
+        kernels: list[int] = []
         for number in range(OPERATORS):
             first += 4
             halves = (first, first + 1)

@@ -19,7 +19,7 @@ from math import exp, lgamma, log, log1p
 from typing import NamedTuple
 
 from rocelab.dataplane.queues.reading import read_queue_counters
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux import namespaces
 from rocelab.linux.counters import QueueCounters
 from rocelab.linux.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
@@ -72,7 +72,8 @@ def arrivals(line: Wire, length: int, count: int, rate_bps: int) -> list[Arrival
         for number in range(count)
     )
     sent_ns = line.send([frame for pair in frames for frame in pair])[::2]
-    got, passed_ns = [], {count: 2**63}
+    got: list[Seen] = []
+    passed_ns = {count: 2**63}
     while len(got) < count:
         (seen,) = line.receive(1)
         if seen.dscp == DATA:
@@ -99,7 +100,7 @@ def arrivals(line: Wire, length: int, count: int, rate_bps: int) -> list[Arrival
 class Wire:
     """A sender in srv1-1 and a packet socket in srv1-2."""
 
-    lab: Lab
+    lab: RunningLab
     sender: socket.socket
     receiver: socket.socket
     source: Port
@@ -202,7 +203,7 @@ class Drained:
 
 
 @contextmanager
-def wire(lab: Lab) -> Iterator[Wire]:
+def wire(lab: RunningLab) -> Iterator[Wire]:
     def packet_socket() -> socket.socket:
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -218,7 +219,9 @@ def wire(lab: Lab) -> Iterator[Wire]:
         yield Wire(lab, sender, receiver, up.a, up.b, down.a)
 
 
-def lab_with(make_lab: MakeLab, name: str, rate: str, queues: str = "", mtu: int = 1500) -> Lab:
+def lab_with(
+    make_lab: MakeLab, name: str, rate: str, queues: str = "", mtu: int = 1500
+) -> RunningLab:
     """One rack, ports of `rate` on the machine (dilation 1)."""
     body = f"{TINY}\nlinks: {{rate: {rate}, server_rate: {rate}, mtu: {mtu}}}\ndilation: 1\n"
     lab = make_lab(name, f"{body}queues: {{{queues}}}")
@@ -226,7 +229,7 @@ def lab_with(make_lab: MakeLab, name: str, rate: str, queues: str = "", mtu: int
     return lab
 
 
-def counted_at(lab: Lab) -> dict[int, QueueCounters]:
+def counted_at(lab: RunningLab) -> dict[int, QueueCounters]:
     return dict(read_queue_counters(lab.fabric)[UNDER_TEST])
 
 

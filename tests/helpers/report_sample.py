@@ -174,6 +174,7 @@ def result(*repeats: ProbeRun, spec: DrillSpec | None = None) -> DrillResult:
     spec = spec or drill()
     (of_phase,) = spec.phases
     fault = of_phase.faults[0]
+    assert fault.lasts is not None
     clocks = in_both_clocks(
         1000.0,
         {"fault at": fault.at, "carrier down for": fault.lasts, "packet interval": MS},

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.lab import PlannedLab, Running
 from rocelab.lab.teardown import take_down
 
 _STEPS = 3_000_000
@@ -26,7 +26,7 @@ def slowed(dilation: int) -> int:
 
 
 @contextmanager
-def running(lab: Lab) -> Iterator[RunningLab]:
+def running(lab: PlannedLab[Running]) -> Iterator[Running]:
     """The lab, up; it is down when the block ends, however it ends."""
     take_down(lab.name)
     try:

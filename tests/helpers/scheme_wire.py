@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from rocelab.agent.rc.frames import ip_checksum
 from rocelab.jobs.flow import resolve_endpoints
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux import namespaces
 from rocelab.linux.netlink import SO_RCVBUFFORCE
 from rocelab.traffic.roce import Envelope, roce_frame
@@ -91,7 +91,9 @@ def _drained(listener: socket.socket) -> Iterator[int]:
 
 
 @contextmanager
-def scheme_wire(lab: Lab, source: str, destination: str, at: Iterable[str]) -> Iterator[SchemeWire]:
+def scheme_wire(
+    lab: RunningLab, source: str, destination: str, at: Iterable[str]
+) -> Iterator[SchemeWire]:
     """Packets from one server's first NIC to another's, seen at the nodes `at` and at the end."""
     ends = resolve_endpoints(lab.fabric, source, destination)
     envelope = Envelope(

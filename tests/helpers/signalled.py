@@ -15,13 +15,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.report import console
-
-if TYPE_CHECKING:
-    from rocelab.drills.compare.run import Step, Watch
 
 
 def main(stages: list[str], number: int, arguments: list[str]) -> None:
@@ -40,11 +36,11 @@ def main(stages: list[str], number: int, arguments: list[str]) -> None:
         yield sink
 
     @contextmanager
-    def steps() -> Iterator[Watch]:
-        def watch(step: Step) -> None:
-            come_to(step.title)
+    def steps() -> Iterator[ProgressSink]:
+        def sink(step: Progress) -> None:
+            come_to(step.stage)
 
-        yield watch
+        yield sink
 
     def come_to_call(module: str, name: str) -> None:
         function = getattr(import_module(module), name)

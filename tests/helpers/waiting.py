@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux.fibwatch import FibWatch
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 
@@ -33,7 +33,7 @@ def wait_for_tables(watch: FibWatch, true: Callable[[], bool]) -> None:
         watch.events(0.5)
 
 
-def wait_until_whole(lab: Lab) -> None:
+def wait_until_whole(lab: RunningLab) -> None:
     """Wait until every switch of the lab has every route with its full width."""
     with opened_namespaces(lab, lab.fabric.switches) as netns, FibTimeline(lab, netns) as fib:
         fib.wait_until_whole(LIMIT_S)

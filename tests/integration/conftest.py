@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocelab.lab.lab import Lab, RunningLab
+from rocelab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.routing.frr import installation
 from rocelab.routing.frr.installation import find_installation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabFiles]
             netlink.send_batch(channel, [*pairs, links.veth("eth0")])
 
     for node in NODES:
-        namespaces.on_own_thread(lambda node=node: make(node))
+        namespaces.on_own_thread(partial(make, node))
     yield files
     for node in NODES:
         namespaces.detach_mount(files.netns_of(node))

@@ -7,7 +7,7 @@ from bench.agreement.document import CellResult
 from bench.agreement.plan import SHAPES, Cell
 from bench.agreement.run import measure_cell
 from bench.agreement.simulated import simulate_job
-from rocelab.lab.lab import Lab
+from rocelab import RunningLab
 from tests.helpers.measured import measured
 from tests.integration.conftest import MakeLab
 
@@ -15,7 +15,7 @@ LAB = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}\ndilation:
 RING, ACROSS, ALLTOALL, _ = SHAPES
 
 
-def switch_ports(lab: Lab) -> set[str]:
+def switch_ports(lab: RunningLab) -> set[str]:
     return {
         f"{link.sender}:{link.port.interface}"
         for link in lab.fabric.directed_links
@@ -23,7 +23,7 @@ def switch_ports(lab: Lab) -> set[str]:
     }
 
 
-def agreement(lab: Lab, shape: int) -> CellResult:
+def agreement(lab: RunningLab, shape: int) -> CellResult:
     spec = lab.fabric.spec
     job = SHAPES[shape].job(4, 2**17)
     simulated = simulate_job(spec, job)

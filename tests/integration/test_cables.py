@@ -17,7 +17,7 @@ from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.jobs.flow import ProbeStream
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.lab.status import read_status
 from rocelab.linux import pidfile, probes
 from rocelab.runs.jobs import run_job
@@ -41,13 +41,13 @@ dilation: 4000
 
 
 @pytest.fixture
-def lab(make_lab: MakeLab) -> Iterator[Lab]:
+def lab(make_lab: MakeLab) -> Iterator[RunningLab]:
     made = make_lab("t-cables", BODY)
     made.start()
     yield made
 
 
-def run(lab: Lab) -> TrafficResult:
+def run(lab: RunningLab) -> TrafficResult:
     """A flow over four links, and one over two."""
     ends = ("srv1-1", "srv2-1"), ("srv1-2", "srv1-1")
     flows = [
@@ -66,14 +66,14 @@ def one_way_ns(result: TrafficResult) -> list[float]:
     return [float(np.median(flow.receive_ns - flow.send_ns)) for flow in result.flows]
 
 
-def test_a_packet_takes_the_delay_of_each_of_its_links(lab: Lab) -> None:
+def test_a_packet_takes_the_delay_of_each_of_its_links(lab: RunningLab) -> None:
     far, near = one_way_ns(measured(lambda: run(lab)))
     # A busy machine lets go of packets late, by less than what one more link would take.
     assert 4 * HOLD_NS <= far + 4 * 20_000 < 5 * HOLD_NS
     assert 2 * HOLD_NS <= near + 2 * 20_000 < 3 * HOLD_NS
 
 
-def test_a_delay_fault_adds_to_that_of_the_cable_and_is_cleared(lab: Lab) -> None:
+def test_a_delay_fault_adds_to_that_of_the_cable_and_is_cleared(lab: RunningLab) -> None:
     before, _ = one_way_ns(measured(lambda: run(lab)))
     link = towards(lab.fabric, "srv1-1:rtsw1", "rtsw1")
     lab.impairments.impair(link, Impairment(ImpairmentKind.DELAY, delay_ns=100 * MS))
@@ -84,7 +84,7 @@ def test_a_delay_fault_adds_to_that_of_the_cable_and_is_cleared(lab: Lab) -> Non
     assert after == pytest.approx(before, abs=10 * MS)
 
 
-def test_status_names_a_switch_whose_cables_are_stopped_or_have_ended(lab: Lab) -> None:
+def test_status_names_a_switch_whose_cables_are_stopped_or_have_ended(lab: RunningLab) -> None:
     files = lab.runtime.files
     assert read_status(lab).converged
     if probes.missing(("netem",)) is None:
@@ -145,7 +145,7 @@ def test_a_job_says_what_of_its_latency_is_the_machine_s(make_lab: MakeLab) -> N
     )
 
 
-def test_a_job_whose_delay_line_stood_still_is_not_valid(lab: Lab) -> None:
+def test_a_job_whose_delay_line_stood_still_is_not_valid(lab: RunningLab) -> None:
     if probes.missing(("netem",)) is None:
         pytest.skip("netem holds the packets here")
     line = pidfile.holder(lineprocess.pid_file(CABLES, lab.runtime.files, "rtsw1"))

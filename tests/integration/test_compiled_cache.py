@@ -131,9 +131,7 @@ def test_root_loads_nothing_that_another_user_may_have_written(
     assert as_nobody(lambda: compiled_from(sources)) == COMPILED
     before = sorted(sources[0].parents[1].rglob("*"))
     assert compiled_from(sources) != HITS
-    assert (
-        cache_folder(sources[0].parent) is None
-        or cache_folder(sources[0].parent).stat().st_uid == os.geteuid()
-    )
+    cache = cache_folder(sources[0].parent)
+    assert cache is None or cache.stat().st_uid == os.geteuid()
     made = [path for path in sorted(sources[0].parents[1].rglob("*")) if path not in before]
     assert all(path.stat().st_uid == os.geteuid() for path in made)

@@ -35,7 +35,7 @@ from rocelab.dataplane.steering.controller import (
 from rocelab.dataplane.steering.resilient import IDLE_S
 from rocelab.jobs.flow import ProbeStream, permutation
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.schemes.ecmp import EcmpScheme
@@ -61,11 +61,11 @@ FLOWS = 256
 TURNS = 8
 """Links that fail one after the other."""
 RESILIENT = ResilientScheme(kind="resilient")
-TE = TeScheme(kind="te", period="500ms")
+TE = TeScheme.model_validate({"kind": "te", "period": "500ms"})
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """Four racks under four spines, two servers of two NICs each: 1:1, four uplinks per rack."""
     text = find_lab("zone-1-1").read_text().replace("name: zone-1-1", "name: t-controller")
     file = tmp_path_factory.mktemp("lab") / "t-controller.yaml"
@@ -75,7 +75,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def plain(lab: Lab) -> Iterator[Lab]:
+def plain(lab: RunningLab) -> Iterator[RunningLab]:
     """The lab with every link up and scheme ecmp, before and after."""
     yield lab
     for name in lab.fabric.link_by_name:
@@ -84,7 +84,7 @@ def plain(lab: Lab) -> Iterator[Lab]:
     wait_until(lambda: has_all_routes(lab))
 
 
-def set_scheme(lab: Lab, scheme: ResilientScheme | TeScheme | EcmpScheme) -> None:
+def set_scheme(lab: RunningLab, scheme: ResilientScheme | TeScheme | EcmpScheme) -> None:
     Steering(lab.fabric, lab.runtime.files).set_scheme(scheme)
 
 
@@ -93,11 +93,11 @@ def tell(text: str) -> None:
     sys.stdout.write(f"\n{text}\n")
 
 
-def rounds(lab: Lab) -> list[Round]:
+def rounds(lab: RunningLab) -> list[Round]:
     return read_rounds(ControllerFiles(lab.runtime.files).rounds)
 
 
-def widths(lab: Lab, switch: str) -> dict[str, int]:
+def widths(lab: RunningLab, switch: str) -> dict[str, int]:
     """Next hops per prefix, only of BGP's routes."""
     text = lab.node(switch).exec(["ip", "-j", "route", "show", "proto", "bgp"]).stdout
     return {
@@ -108,12 +108,12 @@ def widths(lab: Lab, switch: str) -> dict[str, int]:
     }
 
 
-def has_all_routes(lab: Lab) -> bool:
+def has_all_routes(lab: RunningLab) -> bool:
     leaves = [node.name for node in lab.fabric.switches if node.is_leaf]
     return all(Counter(widths(lab, leaf).values())[4] == 3 for leaf in leaves)
 
 
-def has_withdrawn(lab: Lab, leaf: str, left: int = 3) -> bool:
+def has_withdrawn(lab: RunningLab, leaf: str, left: int = 3) -> bool:
     """Whether the leaf and all others have only `left` spines between them."""
     prefixes = {prefix.prefix for prefix in lab.fabric.prefixes_of[leaf]} - {
         f"{lab.fabric.node(leaf).loopback}/32"
@@ -124,7 +124,7 @@ def has_withdrawn(lab: Lab, leaf: str, left: int = 3) -> bool:
     )
 
 
-def flows_from(lab: Lab, leaf: str, count: int) -> list[Flow5]:
+def flows_from(lab: RunningLab, leaf: str, count: int) -> list[Flow5]:
     """Flows from a NIC behind `leaf` to one behind another."""
     source = lab.fabric.nics(lab.fabric.downlinks(leaf)[0].a.node)[0].ip
     other = next(s for s in lab.fabric.servers if lab.fabric.uplinks(s.name)[0].b.node != leaf)
@@ -137,7 +137,7 @@ def attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
-def choices(lab: Lab, switch: str, flows: Sequence[Flow5]) -> list[str]:
+def choices(lab: RunningLab, switch: str, flows: Sequence[Flow5]) -> list[str]:
     """The interface that the switch's kernel would forward each flow by (RTM_GETROUTE)."""
     incoming = lab.fabric.downlinks(switch)[0].port(switch).interface
 
@@ -177,7 +177,7 @@ def moved(before: Sequence[str], after: Sequence[str]) -> int:
     return sum(a != b for a, b in zip(before, after, strict=True))
 
 
-def groups_of(lab: Lab, switch: str) -> dict[int, int]:
+def groups_of(lab: RunningLab, switch: str) -> dict[int, int]:
     """Members of every group of next-hop objects in a switch's kernel, by id."""
 
     def read() -> dict[int, int]:
@@ -187,7 +187,7 @@ def groups_of(lab: Lab, switch: str) -> dict[int, int]:
     return inside(lab.node(switch).netns, read)
 
 
-def own_routes(lab: Lab, switch: str) -> dict[str, int]:
+def own_routes(lab: RunningLab, switch: str) -> dict[str, int]:
     """The group of every route over one."""
 
     def read() -> dict[str, int]:
@@ -197,12 +197,12 @@ def own_routes(lab: Lab, switch: str) -> dict[str, int]:
     return inside(lab.node(switch).netns, read)
 
 
-def settle_ecmp(lab: Lab, leaf: str, width: int) -> None:
+def settle_ecmp(lab: RunningLab, leaf: str, width: int) -> None:
     wait_until(lambda: Counter(widths(lab, leaf).values())[width] == 3)
 
 
 @pytest.mark.side_by_side
-def test_the_collector_reads_the_tables_that_a_netlink_library_reads(plain: Lab) -> None:
+def test_the_collector_reads_the_tables_that_a_netlink_library_reads(plain: RunningLab) -> None:
     files = plain.runtime.files
     ControllerFiles(files).make()
     netns_of = {node.name: files.netns_of(node.name) for node in plain.fabric.switches}
@@ -214,7 +214,7 @@ def test_the_collector_reads_the_tables_that_a_netlink_library_reads(plain: Lab)
 
 
 def test_after_a_failure_only_flows_of_the_dead_uplink_move_with_resilient_groups(
-    plain: Lab,
+    plain: RunningLab,
 ) -> None:
     flows = flows_from(plain, "rtsw1", FLOWS)
     link = plain.link("rtsw1:ctsw2")
@@ -281,7 +281,7 @@ class InUse:
     moved: int = 0
     longest_s: float = 0.0
 
-    def go_on(self, lab: Lab, flows: Sequence[Flow5]) -> InUse:
+    def go_on(self, lab: RunningLab, flows: Sequence[Flow5]) -> InUse:
         """The state after one more lookup of each flow."""
         now, looked_s = choices(lab, "rtsw1", flows), time.monotonic()
         longest_s = max(self.longest_s, looked_s - self.looked_s)
@@ -295,7 +295,7 @@ class InUse:
 
 
 @pytest.mark.side_by_side
-def test_a_failure_two_hops_away_moves_only_flows_that_passed_there(plain: Lab) -> None:
+def test_a_failure_two_hops_away_moves_only_flows_that_passed_there(plain: RunningLab) -> None:
     """The rack's own links stay up: BGP withdraws one next hop of one prefix, and only that."""
     set_scheme(plain, RESILIENT)
     flows = flows_from(plain, "rtsw1", FLOWS)
@@ -312,7 +312,7 @@ def test_a_failure_two_hops_away_moves_only_flows_that_passed_there(plain: Lab) 
 
 @pytest.mark.side_by_side
 def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_empty(
-    plain: Lab,
+    plain: RunningLab,
 ) -> None:
     set_scheme(plain, RESILIENT)
     bgp = widths(plain, "rtsw1")
@@ -346,7 +346,9 @@ def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_em
 
 
 @pytest.mark.side_by_side
-def test_resilient_routes_are_gone_with_the_scheme_and_bgps_are_as_before(plain: Lab) -> None:
+def test_resilient_routes_are_gone_with_the_scheme_and_bgps_are_as_before(
+    plain: RunningLab,
+) -> None:
     before = {node.name: read_fib(plain.node(node.name).netns) for node in plain.fabric.switches}
     set_scheme(plain, RESILIENT)
     assert {len(own_routes(plain, f"rtsw{n}")) for n in (1, 2, 3, 4)} == {3}
@@ -357,7 +359,7 @@ def test_resilient_routes_are_gone_with_the_scheme_and_bgps_are_as_before(plain:
 
 
 @pytest.mark.side_by_side
-def test_a_lab_has_one_controller(plain: Lab) -> None:
+def test_a_lab_has_one_controller(plain: RunningLab) -> None:
     set_scheme(plain, RESILIENT)
     with pytest.raises(InputError, match="has a controller"):
         start_controller(plain.fabric, plain.runtime.files, RESILIENT)
@@ -366,7 +368,7 @@ def test_a_lab_has_one_controller(plain: Lab) -> None:
 
 
 @pytest.mark.side_by_side
-def test_an_interface_that_comes_later_does_not_end_the_controller(plain: Lab) -> None:
+def test_an_interface_that_comes_later_does_not_end_the_controller(plain: RunningLab) -> None:
     set_scheme(plain, TE)
     before = controller_pid(plain.runtime.files)
     assert before is not None
@@ -390,24 +392,25 @@ def test_an_interface_that_comes_later_does_not_end_the_controller(plain: Lab) -
     assert not [problem for problem in problems if problem.startswith("rtsw1:")]
 
 
-def key_of(lab: Lab, flow: ProbeStream) -> tuple[str, str, int]:
+def key_of(lab: RunningLab, flow: ProbeStream) -> tuple[str, str, int]:
     source = lab.fabric.nics(flow.source)[flow.source_nic - 1]
     destination = lab.fabric.nics(flow.destination)[flow.destination_nic - 1]
     return source.ip, destination.ip, flow.sport
 
 
-def leaf_of(lab: Lab, flow: ProbeStream) -> str:
+def leaf_of(lab: RunningLab, flow: ProbeStream) -> str:
     return lab.fabric.nics(flow.source)[flow.source_nic - 1].links[0].b.node
 
 
-def entries(lab: Lab) -> dict[tuple[str, str, str, int], int]:
+def entries(lab: RunningLab) -> dict[tuple[str, str, str, int], int]:
+    read = Steering(lab.fabric, lab.runtime.files).read_entries()
     return {
-        tuple(key): value
-        for key, value in Steering(lab.fabric, lab.runtime.files).read_entries().items()
+        (key.node, key.source, key.destination, key.source_port): value
+        for key, value in read.items()
     }
 
 
-def uplink_of(lab: Lab, flow: ProbeStream) -> str:
+def uplink_of(lab: RunningLab, flow: ProbeStream) -> str:
     """The uplink that a flow's entry at its leaf selects in the kernel's present group."""
     leaf = leaf_of(lab, flow)
     value = entries(lab)[leaf, *key_of(lab, flow)]
@@ -416,17 +419,17 @@ def uplink_of(lab: Lab, flow: ProbeStream) -> str:
     return route.next_hops[select(value >> 1, [hop.weight for hop in route.next_hops])].interface
 
 
-def session(lab: Lab, flows: Sequence[ProbeStream]) -> TrafficSession:
+def session(lab: RunningLab, flows: Sequence[ProbeStream]) -> TrafficSession:
     return TrafficSession(lab.fabric, lambda server: lab.node(server).netns, flows)
 
 
-def traffic_of(lab: Lab, rate_pps: int) -> tuple[ProbeStream, ...]:
+def traffic_of(lab: RunningLab, rate_pps: int) -> tuple[ProbeStream, ...]:
     """One flow from every NIC to one of another rack: 16 flows, as many as the uplinks can
     carry."""
     return permutation(lab.fabric, 16, rate_pps, 64, seed=3)
 
 
-def wait_for_demands(lab: Lab, count: int) -> None:
+def wait_for_demands(lab: RunningLab, count: int) -> None:
     wait_until(lambda: rounds(lab) and rounds(lab)[-1].demands == count)
 
 
@@ -434,7 +437,7 @@ def lost(result: TrafficResult) -> int:
     return sum(len(record.sent_seq) - len(record.received_seq) for record in result.flows)
 
 
-def sent_by_uplinks(lab: Lab) -> dict[tuple[str, str], int]:
+def sent_by_uplinks(lab: RunningLab) -> dict[tuple[str, str], int]:
     """Packets that every uplink of every leaf has sent, by leaf and interface."""
     leaves = (node.name for node in lab.fabric.switches if node.is_leaf)
     return {
@@ -447,7 +450,7 @@ def sent_by_uplinks(lab: Lab) -> dict[tuple[str, str], int]:
 @pytest.mark.few_at_once
 @pytest.mark.parametrize("engine", TeEngine)
 def test_every_uplink_carries_the_packets_of_the_flows_whose_entries_name_it(
-    plain: Lab, engine: TeEngine
+    plain: RunningLab, engine: TeEngine
 ) -> None:
     set_scheme(plain, TeScheme(kind="te", engine=engine))
     flows = traffic_of(plain, 100)
@@ -485,7 +488,7 @@ def test_every_uplink_carries_the_packets_of_the_flows_whose_entries_name_it(
 
 @pytest.mark.few_at_once
 def test_a_flow_falls_back_to_a_live_uplink_when_its_own_goes_and_no_controller_lives(
-    plain: Lab,
+    plain: RunningLab,
 ) -> None:
     set_scheme(plain, TE)
     flows = traffic_of(plain, 100)
@@ -515,7 +518,7 @@ def test_a_flow_falls_back_to_a_live_uplink_when_its_own_goes_and_no_controller_
 
 @pytest.mark.long
 def test_killed_and_started_again_it_comes_to_the_same_entries_and_no_packet_is_lost(
-    plain: Lab,
+    plain: RunningLab,
 ) -> None:
     set_scheme(plain, TE)
     flows = traffic_of(plain, 200)[:8]
@@ -547,7 +550,7 @@ def test_killed_and_started_again_it_comes_to_the_same_entries_and_no_packet_is_
 
 
 @pytest.mark.side_by_side
-def test_entries_lost_behind_its_back_are_written_again(plain: Lab) -> None:
+def test_entries_lost_behind_its_back_are_written_again(plain: RunningLab) -> None:
     set_scheme(plain, TE)
     with session(plain, traffic_of(plain, 10)):
         wait_for_demands(plain, 16)
@@ -558,7 +561,7 @@ def test_entries_lost_behind_its_back_are_written_again(plain: Lab) -> None:
         wait_until(lambda: entries(plain) == before)
 
 
-def test_the_period_is_kept(plain: Lab) -> None:
+def test_the_period_is_kept(plain: RunningLab) -> None:
     set_scheme(plain, TE)
 
     def started() -> list[float]:
@@ -585,7 +588,7 @@ def test_the_period_is_kept(plain: Lab) -> None:
     assert statistics.median(late_ms) < 100
 
 
-def test_reaction_to_a_failed_link(plain: Lab) -> None:
+def test_reaction_to_a_failed_link(plain: RunningLab) -> None:
     """From the loss of carrier to entries with live next hops only: because of the link's event,
     not at the next period."""
     set_scheme(plain, TE)
@@ -621,13 +624,13 @@ def is_done(after: Sequence[Round]) -> bool:
     return len(after) >= 2 and not any(did_something(entry) for entry in after[-2:])
 
 
-def has_reacted(lab: Lab, seen: int) -> bool:
+def has_reacted(lab: RunningLab, seen: int) -> bool:
     return any(did_something(entry) for entry in rounds(lab)[seen:])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("failures", [2, 3])
-def test_several_links_that_fail_at_once(plain: Lab, failures: int) -> None:
+def test_several_links_that_fail_at_once(plain: RunningLab, failures: int) -> None:
     """Uplinks of one leaf: the remaining ones carry all its flows, evenly, and none is lost
     afterwards."""
     set_scheme(plain, TE)
@@ -668,7 +671,7 @@ def test_several_links_that_fail_at_once(plain: Lab, failures: int) -> None:
 
 
 @pytest.mark.side_by_side
-def test_a_controller_that_does_not_start_says_its_last_lines(plain: Lab) -> None:
+def test_a_controller_that_does_not_start_says_its_last_lines(plain: RunningLab) -> None:
     files = plain.runtime.files
     with pytest.raises(MachineError, match="the controller of lab t-controller") as failed:
         start_controller(plain.fabric, files, EcmpScheme())
@@ -680,7 +683,9 @@ def test_a_controller_that_does_not_start_says_its_last_lines(plain: Lab) -> Non
 
 
 @pytest.mark.side_by_side
-def test_a_controller_that_is_late_is_ended(plain: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_that_is_late_is_ended(
+    plain: RunningLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = plain.runtime.files
     monkeypatch.setattr(controller, "START_TIMEOUT_S", 0.0)
     with pytest.raises(MachineError, match="did not start within 0 s; it said nothing"):
@@ -692,7 +697,7 @@ def test_a_controller_that_is_late_is_ended(plain: Lab, monkeypatch: pytest.Monk
 
 
 @pytest.mark.side_by_side
-def test_broken_demand_files_are_told_and_the_others_are_placed(plain: Lab) -> None:
+def test_broken_demand_files_are_told_and_the_others_are_placed(plain: RunningLab) -> None:
     set_scheme(plain, TE)
     folder = ControllerFiles(plain.runtime.files).demands
     with session(plain, traffic_of(plain, 10)):
@@ -722,7 +727,7 @@ def test_broken_demand_files_are_told_and_the_others_are_placed(plain: Lab) -> N
 
 
 @pytest.mark.side_by_side
-def test_it_goes_on_when_a_switchs_daemons_die(plain: Lab) -> None:
+def test_it_goes_on_when_a_switchs_daemons_die(plain: RunningLab) -> None:
     set_scheme(plain, TE)
     flows = traffic_of(plain, 10)
     spine = plain.node("ctsw4")

@@ -19,7 +19,7 @@ from rocelab.dataplane.pfc.journal import JournalAction
 from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.options import job_from_file
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.catalog import JOBS, find, find_lab
 from rocelab.linux.fib import read_fib
 from rocelab.planning.dependencies import search
@@ -45,7 +45,7 @@ Ring = tuple[PausePort, ...]
 
 
 @contextmanager
-def shipped(name: str, folder: Path) -> Iterator[Lab]:
+def shipped(name: str, folder: Path) -> Iterator[RunningLab]:
     """A lab that ships, up under a name of its own."""
     text = find_lab(name).read_text()
     file = folder / f"t-{name}.yaml"
@@ -56,13 +56,13 @@ def shipped(name: str, folder: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def ring_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def ring_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """Without a watchdog; its cables are broken by the second test that asks for it."""
     with shipped("deadlock", tmp_path_factory.mktemp("ring")) as lab:
         yield lab
 
 
-def rings(lab: Lab, reader: PauseReader) -> tuple[Ring, Ring]:
+def rings(lab: RunningLab, reader: PauseReader) -> tuple[Ring, Ring]:
     """The ports whose queues `plan` says can wait for each other, in the order of packets, and
     those of the other way round, which can as well."""
     cycle = search(lab.fabric).cycle
@@ -73,7 +73,7 @@ def rings(lab: Lab, reader: PauseReader) -> tuple[Ring, Ring]:
     return forward, back
 
 
-def break_cables(lab: Lab) -> None:
+def break_cables(lab: RunningLab) -> None:
     """Pull the cables, and wait until every kernel has the routes in which `plan` saw the cycle."""
     cycle = search(lab.fabric).cycle
     assert cycle is not None
@@ -106,7 +106,7 @@ def break_cables(lab: Lab) -> None:
 
 
 @contextmanager
-def load(lab: Lab) -> Iterator[None]:
+def load(lab: RunningLab) -> Iterator[None]:
     """The job that ships for this, but longer. Senders end with the block, whatever is queued."""
     job = job_from_file(find("deadlock", JOBS)).model_copy(update={"duration": DURATION_NS})
     plans = plan_jobs(lab.fabric, [job])
@@ -184,7 +184,7 @@ def delivered(by_port: Mapping[PausePort, ClassCounters]) -> int:
     )
 
 
-def test_the_same_load_never_stops_on_up_down_routes(ring_lab: Lab) -> None:
+def test_the_same_load_never_stops_on_up_down_routes(ring_lab: RunningLab) -> None:
     lab = ring_lab
     with PauseReader(lab.fabric) as reader:
         with load(lab):
@@ -205,7 +205,7 @@ def test_the_same_load_never_stops_on_up_down_routes(ring_lab: Lab) -> None:
 
 
 def test_a_ring_of_full_buffers_stands_still_even_after_all_senders_have_stopped(
-    ring_lab: Lab,
+    ring_lab: RunningLab,
 ) -> None:
     lab = ring_lab
     break_cables(lab)

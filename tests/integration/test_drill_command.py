@@ -47,14 +47,14 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
     )
 
 
-def carriers(lab: Lab, node: str) -> dict[str, bool]:
+def carriers(lab: RunningLab, node: str) -> dict[str, bool]:
     """The carrier of each of a node's interfaces, from `ip`."""
     links = json.loads(lab.node(node).exec(["ip", "-json", "link", "show"]).stdout)
     return {link["ifname"]: "LOWER_UP" in link["flags"] for link in links if link["ifname"] != "lo"}
 
 
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """A lab in which tests inject and restore faults."""
     file = tmp_path_factory.mktemp("broken") / "lab.yaml"
     file.write_text(LAB.format(name="it-fault"))
@@ -166,7 +166,7 @@ def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
     assert not any(Path(f"/run/rocelab/{name}").exists() for name in spines)
 
 
-def test_a_fault_is_injected_listed_and_restored_by_three_commands(broken: Lab) -> None:
+def test_a_fault_is_injected_listed_and_restored_by_three_commands(broken: RunningLab) -> None:
     done = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw1", "--json")
     injected = json.loads(done.stdout)
     assert (done.returncode, injected["subject"]) == (0, "rtsw1:ctsw1")
@@ -183,7 +183,7 @@ def test_a_fault_is_injected_listed_and_restored_by_three_commands(broken: Lab) 
     assert rocelab("fault", "list", "it-fault").stdout == "no faults\n"
 
 
-def test_a_fault_with_an_end_is_waited_for(broken: Lab) -> None:
+def test_a_fault_with_an_end_is_waited_for(broken: RunningLab) -> None:
     done = rocelab(
         "fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw2", "lasts=2s", "--json"
     )
@@ -193,7 +193,7 @@ def test_a_fault_with_an_end_is_waited_for(broken: Lab) -> None:
     assert all(carriers(broken, "rtsw1").values())
 
 
-def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
+def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: RunningLab) -> None:
     done = rocelab(
         *("fault", "inject", "it-fault", "flapping", "link=rtsw1:ctsw2"),
         *("count=3", "period=2s", "--json"),
@@ -206,7 +206,7 @@ def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
     assert all(carriers(broken, "rtsw1").values())
 
 
-def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
+def test_the_guardian_mends_what_a_killed_command_broke(broken: RunningLab) -> None:
     line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=10m")
     with start(*line) as driver:
         wait_until(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
@@ -220,7 +220,7 @@ def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
 
 
 def test_a_waiting_fault_ends_with_its_lab_and_leaves_a_new_one_of_that_name_alone(
-    broken: Lab,
+    broken: RunningLab,
 ) -> None:
     line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=10m")
     with start(*line) as driver:
@@ -238,7 +238,7 @@ def test_a_waiting_fault_ends_with_its_lab_and_leaves_a_new_one_of_that_name_alo
     assert rocelab("fault", "restore", "it-fault", "1").returncode == 0
 
 
-def test_a_fault_that_the_lab_can_not_have_leaves_nothing(broken: Lab) -> None:
+def test_a_fault_that_the_lab_can_not_have_leaves_nothing(broken: RunningLab) -> None:
     refused = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw9")
     assert (refused.returncode, "rtsw1 has no interface ctsw9" in refused.stderr) == (2, True)
     assert read_faults(LabFiles("it-fault")) == ()
@@ -258,8 +258,8 @@ def assert_all_repeats(result: DrillResult) -> None:
 
 def test_an_interrupted_drill_leaves_its_repeats_and_goes_on_from_them(kept: Path) -> None:
     folder, junit = kept.parent / "resumed", kept.parent / "junit.xml"
-    options = ("--keep", "--retries", 20, "--out", folder, "--junit", junit)
-    with start("drill", "run", kept, "--repeat", 3, *map(str, options)) as drill:
+    options = ("--keep", "--retries", "20", "--out", folder, "--junit", junit)
+    with start("drill", "run", kept, "--repeat", "3", *options) as drill:
         wait_until(lambda: repeats_of(folder) > 0, "the first repeat")
         drill.send_signal(signal.SIGINT)
         errors = drill.communicate(timeout=RUN_LIMIT_S)[1]
@@ -272,7 +272,7 @@ def test_an_interrupted_drill_leaves_its_repeats_and_goes_on_from_them(kept: Pat
     assert "ended early, with " in (folder / "report.html").read_text()
     assert Xml.parse(junit).find("testsuite[@name='short ended early']/testcase/error") is not None
 
-    resumed = rocelab("drill", "run", kept, "--keep", "--retries", 20, "--resume", folder)
+    resumed = rocelab("drill", "run", kept, "--keep", "--retries", "20", "--resume", folder)
     assert resumed.returncode in (0, 1), resumed.stderr
     result = from_json((folder / "result.json").read_text())
     assert result.repeats[: len(early.repeats)] == early.repeats

@@ -103,7 +103,9 @@ def test_the_switch_marked_the_receiver_notified_and_the_senders_slowed_down(
 def test_the_queue_that_was_sampled_is_the_one_that_the_senders_filled(
     ran: tuple[Path, DrillResult],
 ) -> None:
-    fair = ran[1].repeats[0][1].jobs.fair_shares
+    jobs = ran[1].repeats[0][1].jobs
+    assert jobs is not None
+    fair = jobs.fair_shares
     assert fair is not None
     assert max(fair.lab.queue_bytes) > 100_000
     assert fair.lab_settled.use == pytest.approx(fair.model_settled.use, abs=0.15)

@@ -11,7 +11,7 @@ import pytest
 
 from rocelab.jobs.flow import ProbeStream
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_job, run_jobs
 from rocelab.traffic.result import TrafficResult
@@ -47,7 +47,7 @@ def packets(report: JobReport, link: str, sender: str) -> int:
 
 
 @contextmanager
-def link_down(lab: Lab, name: str) -> Iterator[None]:
+def link_down(lab: RunningLab, name: str) -> Iterator[None]:
     lab.link(name).down()
     try:
         yield
@@ -56,7 +56,7 @@ def link_down(lab: Lab, name: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("lab") / "t-dual.yaml"
     file.write_text(f"name: t-dual\n{DUAL}")
     with running(Lab.planned(file)) as lab:
@@ -64,7 +64,7 @@ def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.mark.long
-def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -> None:
+def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: RunningLab) -> None:
     whole = measured(lambda: run_job(dual, job()))
     assert whole.errors == ()
     assert [check.name for check in whole.accounting if not check.agrees] == []
@@ -117,7 +117,7 @@ def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeL
     assert "srv1-1:1" in report.errors[0]
 
 
-def test_a_probe_flow_moves_with_its_nic(dual: Lab) -> None:
+def test_a_probe_flow_moves_with_its_nic(dual: RunningLab) -> None:
     flows = [
         ProbeStream(
             id=port,

@@ -73,7 +73,9 @@ HOSTS = dict.fromkeys(("two-tiers", "unnumbered"), HardenedHost(provider_of("net
 
 
 @pytest.fixture(scope="module", params=LABS)
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningLab]:
     """Each of the labs in turn, once `up` has returned; no test leaves it changed."""
     name = f"it-{request.param}"
     file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
@@ -105,7 +107,7 @@ UNNUMBERED = {
 }
 
 
-def conf(lab: Lab, node: str, port: str, names: Iterable[str]) -> dict[str, str]:
+def conf(lab: RunningLab, node: str, port: str, names: Iterable[str]) -> dict[str, str]:
     """A port's settings, as /proc has them."""
 
     def read() -> dict[str, str]:
@@ -118,7 +120,7 @@ def conf(lab: Lab, node: str, port: str, names: Iterable[str]) -> dict[str, str]
     return inside(lab.node(node).netns, read)
 
 
-def kernel_widths(lab: Lab, node: str) -> dict[str, int]:
+def kernel_widths(lab: RunningLab, node: str) -> dict[str, int]:
     """Next hops per BGP route, as iproute2 prints a node's table."""
     routes = json.loads(lab.node(node).exec(["ip", "-json", "route"]).stdout)
     return {
@@ -130,12 +132,12 @@ def kernel_widths(lab: Lab, node: str) -> dict[str, int]:
     }
 
 
-def assert_every_route_is_at_full_width(lab: Lab) -> None:
+def assert_every_route_is_at_full_width(lab: RunningLab) -> None:
     for node, routes in expected_routes(lab.fabric).items():
         assert kernel_widths(lab, node) == {prefix: len(links) for prefix, links in routes.items()}
 
 
-def test_up_returns_when_every_kernel_holds_every_prefix_at_full_width(lab: Lab) -> None:
+def test_up_returns_when_every_kernel_holds_every_prefix_at_full_width(lab: RunningLab) -> None:
     assert_every_route_is_at_full_width(lab)
     for node in lab.fabric.switches:
         peers = vty_json(
@@ -176,7 +178,7 @@ def test_up_waits_for_the_last_route(make_lab: MakeLab, monkeypatch: pytest.Monk
 
 
 @only("unnumbered")
-def test_no_port_of_an_unnumbered_lab_seems_to_go_down_while_it_comes_up(lab: Lab) -> None:
+def test_no_port_of_an_unnumbered_lab_seems_to_go_down_while_it_comes_up(lab: RunningLab) -> None:
     # bgpd may forget a neighbour for good that it hears of just then.
     for node in lab.fabric.switches:
         said = vty_command(lab.node(node.name).daemon_files, "zebra", "show interface")
@@ -186,7 +188,7 @@ def test_no_port_of_an_unnumbered_lab_seems_to_go_down_while_it_comes_up(lab: La
 
 
 @only("bfd")
-def test_bfd_runs_on_every_session_at_the_spec_s_interval(lab: Lab) -> None:
+def test_bfd_runs_on_every_session_at_the_spec_s_interval(lab: RunningLab) -> None:
     frr = lab.node("rtsw1").daemon_files
     peers = json.loads(vty_command(frr, "bfdd", "show bfd peers json"))
     assert len(peers) == 4
@@ -194,7 +196,7 @@ def test_bfd_runs_on_every_session_at_the_spec_s_interval(lab: Lab) -> None:
 
 
 @only("graceful-restart")
-def test_kernel_settings_are_those_of_the_spec(lab: Lab) -> None:
+def test_kernel_settings_are_those_of_the_spec(lab: RunningLab) -> None:
     seeds = {}
     for node in lab.fabric.switches:
         process = lab.node(node.name).exec(
@@ -215,7 +217,7 @@ def test_kernel_settings_are_those_of_the_spec(lab: Lab) -> None:
 
 
 @only("two-tiers", "unnumbered")
-def test_nodes_have_nothing_of_a_hardened_machine_s_settings(lab: Lab) -> None:
+def test_nodes_have_nothing_of_a_hardened_machine_s_settings(lab: RunningLab) -> None:
     assert read_status(lab).deviations == ()
     for node in lab.fabric.nodes:
         for port in lab.node(node.name).read_ports().values():
@@ -229,8 +231,8 @@ def test_nodes_have_nothing_of_a_hardened_machine_s_settings(lab: Lab) -> None:
         if node.is_switch and not lab.fabric.numbered:
             wanted |= {**UNNUMBERED, "ipv6/disable_ipv6": False}
         ports = [link.port(node.name).interface for link in lab.fabric.links_of[node.name]]
-        for port in ("all", "default", *ports):
-            assert conf(lab, node.name, port, wanted) == {
+        for interface in ("all", "default", *ports):
+            assert conf(lab, node.name, interface, wanted) == {
                 name: str(int(value)) for name, value in wanted.items()
             }
 
@@ -247,7 +249,7 @@ def test_nodes_have_nothing_of_a_hardened_machine_s_settings(lab: Lab) -> None:
     ],
 )
 def test_a_lab_whose_settings_were_changed_is_not_whole(
-    lab: Lab, node: str, path: str, value: str, said: str
+    lab: RunningLab, node: str, path: str, value: str, said: str
 ) -> None:
     setting = Path("/proc/sys/net", path)
 
@@ -276,7 +278,7 @@ def test_a_lab_whose_settings_were_changed_is_not_whole(
     ],
 )
 def test_a_port_with_another_mtu_or_address_is_not_as_planned(
-    lab: Lab, attribute: str, value: str, said: str
+    lab: RunningLab, attribute: str, value: str, said: str
 ) -> None:
     node, port = lab.node("rtsw1"), lab.fabric.links_of["ctsw1"][0].a
     text = {"mtu": "9000", "address": port.mac}[attribute]
@@ -290,7 +292,7 @@ def test_a_port_with_another_mtu_or_address_is_not_as_planned(
     assert read_status(lab).deviations == ()
 
 
-def test_status_names_routes_and_configuration_that_differ_from_the_plan(lab: Lab) -> None:
+def test_status_names_routes_and_configuration_that_differ_from_the_plan(lab: RunningLab) -> None:
     assert read_differences(lab) == ()
     switch, asn = lab.fabric.switches[-1].name, lab.fabric.switches[-1].asn
     node = lab.node(switch)
@@ -319,7 +321,7 @@ def test_status_names_routes_and_configuration_that_differ_from_the_plan(lab: La
 
 
 @only("two-tiers")
-def test_the_mtu_of_a_fault_on_record_is_as_planned(lab: Lab) -> None:
+def test_the_mtu_of_a_fault_on_record_is_as_planned(lab: RunningLab) -> None:
     spec = MtuMismatchSpec.model_validate(
         {"kind": "mtu-mismatch", "link": "rtsw1:ctsw1", "mtu": 1400}
     )
@@ -336,7 +338,7 @@ def test_the_mtu_of_a_fault_on_record_is_as_planned(lab: Lab) -> None:
 
 @only("two-tiers")
 def test_a_user_who_is_not_root_lists_what_everybody_sees(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
+    lab: RunningLab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lifecycle.list_labs()  # loads what that user may not read
     capsys.readouterr()
@@ -354,7 +356,7 @@ def test_a_user_who_is_not_root_lists_what_everybody_sees(
 
 
 @only("two-tiers")
-def test_daemons_that_root_may_not_look_at_are_not_said_to_be_dead(lab: Lab) -> None:
+def test_daemons_that_root_may_not_look_at_are_not_said_to_be_dead(lab: RunningLab) -> None:
     (ptrace,) = (capability for capability in CAPABILITIES if capability.name == "CAP_SYS_PTRACE")
     with without(ptrace), pytest.raises(PermissionError):
         read_status(lab)
@@ -362,7 +364,7 @@ def test_daemons_that_root_may_not_look_at_are_not_said_to_be_dead(lab: Lab) -> 
 
 
 @only("two-tiers")
-def test_a_packet_filter_in_a_node_is_reported(lab: Lab) -> None:
+def test_a_packet_filter_in_a_node_is_reported(lab: RunningLab) -> None:
     netns = lab.node("srv1-2").netns
     inside(netns, lambda: change_table("new", "probe"))
     try:
@@ -375,7 +377,9 @@ def test_a_packet_filter_in_a_node_is_reported(lab: Lab) -> None:
 
 
 @only("three-tiers")
-def test_servers_of_different_zones_reach_each_other_with_full_size_packets(lab: Lab) -> None:
+def test_servers_of_different_zones_reach_each_other_with_full_size_packets(
+    lab: RunningLab,
+) -> None:
     address = lab.fabric.nics("z2-srv3-1")[0].ip
     payload = b"x" * (9000 - 28)
 
@@ -396,7 +400,7 @@ def test_servers_of_different_zones_reach_each_other_with_full_size_packets(lab:
 
 
 @only("two-tiers", "three-tiers", "parallel-links")
-def test_a_thousand_predicted_paths_are_the_ones_seen_on_the_wire(lab: Lab) -> None:
+def test_a_thousand_predicted_paths_are_the_ones_seen_on_the_wire(lab: RunningLab) -> None:
     chance = random.Random(1)
     pairs = [chance.sample([server.name for server in lab.fabric.servers], 2) for _ in range(4)]
     pairs = [pair for pair in pairs if pair[0].rpartition("-")[0] != pair[1].rpartition("-")[0]]
@@ -416,7 +420,7 @@ def test_a_thousand_predicted_paths_are_the_ones_seen_on_the_wire(lab: Lab) -> N
 
 
 @only("two-tiers")
-def test_a_link_taken_down_and_up_is_used_again(lab: Lab) -> None:
+def test_a_link_taken_down_and_up_is_used_again(lab: RunningLab) -> None:
     link = lab.link("rtsw1:ctsw2")
     rack = lab.fabric.prefixes_of["rtsw1"][0].prefix
     switches = [node.name for node in lab.fabric.switches]
@@ -440,7 +444,7 @@ def test_a_link_taken_down_and_up_is_used_again(lab: Lab) -> None:
 
 @only("three-tiers")
 def test_two_labs_run_side_by_side_and_one_going_leaves_the_other(
-    lab: Lab, make_lab: MakeLab
+    lab: RunningLab, make_lab: MakeLab
 ) -> None:
     other = make_lab("it-other", PARALLEL)
     other.start()
@@ -452,14 +456,14 @@ def test_two_labs_run_side_by_side_and_one_going_leaves_the_other(
 
 
 @only("two-tiers")
-def test_a_lab_that_is_up_is_not_brought_up_again(lab: Lab) -> None:
+def test_a_lab_that_is_up_is_not_brought_up_again(lab: RunningLab) -> None:
     with pytest.raises(InputError, match="is up"):
         Lab(lab.fabric).up()
     assert_every_route_is_at_full_width(lab)
 
 
 @only("two-tiers")
-def test_a_lab_found_by_name_is_the_one_that_was_brought_up(lab: Lab) -> None:
+def test_a_lab_found_by_name_is_the_one_that_was_brought_up(lab: RunningLab) -> None:
     assert RunningLab.open(lab.name).fabric == lab.fabric
 
 
@@ -582,5 +586,5 @@ def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(
 
 
 @only("two-tiers")
-def test_a_lab_without_lossless_classes_has_no_part_of_them(lab: Lab) -> None:
+def test_a_lab_without_lossless_classes_has_no_part_of_them(lab: RunningLab) -> None:
     assert parts_of(lab) == set()

@@ -18,7 +18,7 @@ import pytest
 
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.jobs.placement import find_nic
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.linux.fib import read_fib
@@ -50,7 +50,7 @@ DATAGRAMS = 40
 @pytest.fixture(
     scope="module", params=mostly_long(KINDS, ("rail-small", "hpn-small", "fat-tree-4"))
 )
-def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest) -> Iterator[RunningLab]:
     """A lab of the catalog, up under its own name for all tests of this file."""
     spec = load_spec(find_lab(request.param))
     with running(Lab(plan(spec.model_copy(update={"name": f"it-{spec.name}"})))) as made:
@@ -62,34 +62,36 @@ def only(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("lab", names, indirect=True, scope="module")
 
 
-def netns_of(lab: Lab) -> Callable[[str], Path]:
+def netns_of(lab: RunningLab) -> Callable[[str], Path]:
     return lambda name: lab.node(name).netns
 
 
-def fresh_tables(lab: Lab) -> Mapping[str, Fib]:
+def fresh_tables(lab: RunningLab) -> Mapping[str, Fib]:
     """The kernels' present tables."""
     return {node.name: read_fib(lab.node(node.name).netns) for node in lab.fabric.nodes}
 
 
-def widths(lab: Lab, node: str) -> dict[str, int]:
+def widths(lab: RunningLab, node: str) -> dict[str, int]:
     """Live next hops of every prefix in a switch's kernel."""
     routes = read_fib(lab.node(node).netns).routes
     return {route.prefix: sum(hop.carrier for hop in route.next_hops) for route in routes}
 
 
-def probed(lab: Lab, source: Nic, destination: Nic, leaves_by: int, sports: list[int]) -> Paths:
+def probed(
+    lab: RunningLab, source: Nic, destination: Nic, leaves_by: int, sports: list[int]
+) -> Paths:
     """The nodes on the packets' paths."""
     return probe_path(lab.fabric, netns_of(lab), source, destination, sports, leaves_by=leaves_by)
 
 
-def test_every_kernel_holds_every_route_at_full_width(lab: Lab) -> None:
+def test_every_kernel_holds_every_route_at_full_width(lab: RunningLab) -> None:
     for node, routes in expected_routes(lab.fabric).items():
         held = widths(lab, node)
         expected = {prefix: expected_width(lab.fabric, links) for prefix, links in routes.items()}
         assert {prefix: held.get(prefix) for prefix in expected} == expected
 
 
-def test_every_server_reaches_every_nic_of_every_other(lab: Lab) -> None:
+def test_every_server_reaches_every_nic_of_every_other(lab: RunningLab) -> None:
     names = [server.name for server in lab.fabric.servers]
     nics = [nic for name in names for nic in lab.fabric.nics(name)]
     with ExitStack() as opened:
@@ -120,7 +122,7 @@ def _send(name: str, nics: list[Nic]) -> None:
 
 
 def test_a_socket_leaves_by_the_nic_of_its_address_and_is_answered_by_the_nic_it_asked(
-    lab: Lab,
+    lab: RunningLab,
 ) -> None:
     first, *_, last = lab.fabric.servers
     for source, destination in zip(
@@ -144,7 +146,7 @@ def test_a_socket_leaves_by_the_nic_of_its_address_and_is_answered_by_the_nic_it
 
 
 @only("rail-small")
-def test_a_nic_that_was_down_gets_its_own_route_back(lab: Lab) -> None:
+def test_a_nic_that_was_down_gets_its_own_route_back(lab: RunningLab) -> None:
     second = lab.fabric.nics(lab.fabric.servers[0].name)[1]
     fault = CarrierDown(second.links, kind="nic-port-down")
 
@@ -163,7 +165,7 @@ def test_a_nic_that_was_down_gets_its_own_route_back(lab: Lab) -> None:
 
 
 def test_predicted_paths_are_the_ones_seen_on_the_wire_from_every_port_of_every_nic(
-    lab: Lab,
+    lab: RunningLab,
 ) -> None:
     chance = random.Random(4)
     fabric = lab.fabric
@@ -191,7 +193,7 @@ def test_predicted_paths_are_the_ones_seen_on_the_wire_from_every_port_of_every_
 
 @only("hpn-small", "hpn-single-plane")
 def test_a_nic_that_loses_a_port_is_reached_by_its_other_one_and_then_by_both_again(
-    lab: Lab,
+    lab: RunningLab,
 ) -> None:
     nic = find_nic(lab.fabric, "srv1-1")
     near, far = find_nic(lab.fabric, "srv1-2"), find_nic(lab.fabric, "srv2-1")
@@ -238,7 +240,7 @@ def test_a_nic_that_loses_a_port_is_reached_by_its_other_one_and_then_by_both_ag
 
 
 @only("hpn-single-tor")
-def test_a_nic_of_one_port_that_loses_it_is_not_reached(lab: Lab) -> None:
+def test_a_nic_of_one_port_that_loses_it_is_not_reached(lab: RunningLab) -> None:
     source, nic = find_nic(lab.fabric, "srv2-1"), find_nic(lab.fabric, "srv1-1")
     sports = list(range(50_000, 50_004))
     link = lab.link("srv1-1:s1-tor1")
@@ -253,17 +255,17 @@ def test_a_nic_of_one_port_that_loses_it_is_not_reached(lab: Lab) -> None:
     assert {nodes[-1] for nodes in probed(lab, source, nic, 0, sports).values()} == {"srv1-1"}
 
 
-def test_down_leaves_nothing(lab: Lab) -> None:
+def test_down_leaves_nothing(lab: RunningLab) -> None:
     lab.down()
     assert lab.name not in recorded_labs()
     assert not Path(f"/run/rocelab/{lab.name}").exists()
 
 
-def _switches(lab: Lab) -> list[str]:
+def _switches(lab: RunningLab) -> list[str]:
     return [node.name for node in lab.fabric.switches]
 
 
-def _leads_to(lab: Lab, ip: str) -> set[str]:
+def _leads_to(lab: RunningLab, ip: str) -> set[str]:
     """The ToRs through which every switch with a specific route to a NIC reaches it; empty while
     packets to it would loop."""
     tables = fresh_tables(lab).__getitem__
@@ -294,7 +296,7 @@ def _leads_to(lab: Lab, ip: str) -> set[str]:
 
 
 @contextmanager
-def _watched(lab: Lab) -> Iterator[Callable[[Callable[[], bool]], None]]:
+def _watched(lab: RunningLab) -> Iterator[Callable[[Callable[[], bool]], None]]:
     """A function that waits for a condition, checked after each change of a table."""
     with ExitStack() as stack:
         opened = {}

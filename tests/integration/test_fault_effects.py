@@ -13,7 +13,7 @@ from rocelab.faults.asked import kinds
 from rocelab.faults.base import Fault
 from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.injector import InjectedChange, Injector, RunningFault
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.linux import namespaces
 from rocelab.linux.bracket import Bracket
@@ -64,7 +64,7 @@ SEVERAL = ("flapping", "campaign")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("effects") / "lab.yaml"
     file.write_text(LAB)
     with running(Lab.planned(file)) as lab:
@@ -72,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def lab(made: Lab) -> Iterator[Lab]:
+def lab(made: RunningLab) -> Iterator[RunningLab]:
     """The lab with complete sessions and routes, and a process in the server that is paused."""
     wait_until(lambda: read_status(made).converged)
     server = made.node("srv2-1").netns
@@ -94,7 +94,7 @@ def prepared(injector: Injector, name: str) -> RunningFault:
     return injector.prepare(SINGLE_FAULT.validate_python({"kind": name} | SAMPLES[name]))
 
 
-def is_seen(fault: Fault, lab: Lab, before: frozenset[str]) -> bool:
+def is_seen(fault: Fault, lab: RunningLab, before: frozenset[str]) -> bool:
     return not before & fault.intact(lab)
 
 
@@ -103,7 +103,7 @@ def test_there_is_a_sample_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_an_injector_that_does_nothing_is_found_out(lab: Lab, name: str) -> None:
+def test_an_injector_that_does_nothing_is_found_out(lab: RunningLab, name: str) -> None:
     with Idle(lab) as injector:
         held = prepared(injector, name)
         injector.inject(held)
@@ -114,7 +114,7 @@ def test_an_injector_that_does_nothing_is_found_out(lab: Lab, name: str) -> None
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_a_fault_does_is_seen(lab: Lab, name: str) -> None:
+def test_what_a_fault_does_is_seen(lab: RunningLab, name: str) -> None:
     with Injector(lab) as injector:
         held = prepared(injector, name)
         before = held.fault.intact(lab)
@@ -126,7 +126,7 @@ def test_what_a_fault_does_is_seen(lab: Lab, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["route-leak", "route-leak without filters", "bad-prefix"])
 def test_a_leak_is_undone_once_its_switch_announces_no_more_than_its_own_prefixes(
-    lab: Lab, name: str
+    lab: RunningLab, name: str
 ) -> None:
     count = len(lab.fabric.prefixes_of["rtsw2"])
     with Injector(lab) as injector:

@@ -15,7 +15,7 @@ from rocelab.faults.base import Timed
 from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.record import read_faults
 from rocelab.jobs.flow import permutation
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux.fib import read_fib
 from rocelab.linux.namespaces import inside
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
@@ -40,7 +40,7 @@ DOWN = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("lab") / f"{NAME}.yaml"
     file.write_text(LAB)
     with running(Lab.planned(file)) as made:
@@ -49,7 +49,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @contextmanager
 def faulted(
-    lab: Lab, faults: Sequence[Timed] = (), settings: ProbeSettings = SETTINGS
+    lab: RunningLab, faults: Sequence[Timed] = (), settings: ProbeSettings = SETTINGS
 ) -> Iterator[FaultedRun]:
     flows = permutation(lab.fabric, 8, RATE_PPS, 64, seed=1)
     with (
@@ -62,20 +62,20 @@ def faulted(
         fib.wait_until_whole(LIMIT_S)
 
 
-def has_carrier(lab: Lab) -> bool:
+def has_carrier(lab: RunningLab) -> bool:
     (link,) = json.loads(
         lab.node("rtsw1").exec(["ip", "-json", "link", "show", "dev", "ctsw1"]).stdout
     )
     return "LOWER_UP" in link["flags"]
 
 
-def live_hops(lab: Lab) -> int:
+def live_hops(lab: RunningLab) -> int:
     """By how many spines rtsw2's kernel reaches the rack of the dead link."""
     route = read_fib(lab.node("rtsw2").netns).lookup(lab.fabric.nics("srv1-1")[0].ip)
     return 0 if route is None else sum(hop.carrier for hop in route.next_hops)
 
 
-def assert_mended(lab: Lab) -> None:
+def assert_mended(lab: RunningLab) -> None:
     assert has_carrier(lab)
     assert read_faults(LabFiles(NAME)) == ()
 
@@ -84,7 +84,9 @@ def counted(repeat: ProbeRun) -> int:
     return sum(record.measurement.sent for record in repeat.flows)
 
 
-def test_packets_count_from_time_0_and_a_fault_that_has_not_ended_is_mended(lab: Lab) -> None:
+def test_packets_count_from_time_0_and_a_fault_that_has_not_ended_is_mended(
+    lab: RunningLab,
+) -> None:
     with faulted(lab, [Timed(DOWN, 300 * MS, None)]) as run:
         assert run.zero_ns - run.start_ns == SETTINGS.warmup_ns
         run.carry_out(wait_until)
@@ -116,7 +118,7 @@ def test_packets_count_from_time_0_and_a_fault_that_has_not_ended_is_mended(lab:
     assert repeat.health is None
 
 
-def test_a_fault_that_began_late_makes_the_run_invalid(lab: Lab) -> None:
+def test_a_fault_that_began_late_makes_the_run_invalid(lab: RunningLab) -> None:
     def late(instant_ns: int) -> None:
         wait_until(instant_ns + 150 * MS)
 
@@ -130,7 +132,7 @@ def test_a_fault_that_began_late_makes_the_run_invalid(lab: Lab) -> None:
     assert [record.event.change for record in repeat.events] == ["begin", "end"]
 
 
-def test_a_port_with_a_reverse_path_filter_makes_the_run_invalid(lab: Lab) -> None:
+def test_a_port_with_a_reverse_path_filter_makes_the_run_invalid(lab: RunningLab) -> None:
     filters = Path("/proc/sys/net/ipv4/conf/rtsw1/rp_filter")
     with faulted(lab, [Timed(DOWN, 0, 300 * MS)]) as run:
         inside(lab.node("ctsw1").netns, lambda: filters.write_text("1"))
@@ -144,7 +146,7 @@ def test_a_port_with_a_reverse_path_filter_makes_the_run_invalid(lab: Lab) -> No
     )
 
 
-def test_an_error_in_the_middle_mends_the_lab_and_ends_the_traffic(lab: Lab) -> None:
+def test_an_error_in_the_middle_mends_the_lab_and_ends_the_traffic(lab: RunningLab) -> None:
     with pytest.raises(ZeroDivisionError), faulted(lab, [Timed(DOWN, 0, None)]) as run:
         run.carry_out(wait_until)
         assert not has_carrier(lab)

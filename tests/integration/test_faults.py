@@ -33,7 +33,7 @@ from rocelab.faults.kinds.route_leak import RouteLeak
 from rocelab.faults.kinds.session_reset import SessionReset
 from rocelab.faults.ports import read_default_ports, read_ports
 from rocelab.lab import wiring
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux import namespaces, processes
 from rocelab.linux.fib import read_fib
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
@@ -65,7 +65,7 @@ Lines = tuple[str, ...]
 State = dict[tuple[str, str], Lines]
 
 
-def state_of(lab: Lab) -> State:
+def state_of(lab: RunningLab) -> State:
     """The state of every node, from the kernel and bgpd."""
     commands = (
         ["ip", "-d", "-o", "link"],
@@ -92,7 +92,7 @@ def state_of(lab: Lab) -> State:
 class Rig:
     """A lab that is up, and its state after `up`."""
 
-    def __init__(self, lab: Lab, timeline: FibTimeline) -> None:
+    def __init__(self, lab: RunningLab, timeline: FibTimeline) -> None:
         self.lab = lab
         self._timeline = timeline
         self._broken: list[Fault] = []
@@ -238,7 +238,7 @@ def test_a_server_whose_only_port_was_down_gets_its_default_route_back(rig: Rig)
     rig.restore(fault)
 
 
-def arrived(lab: Lab, source: str, target: str, sizes_bytes: Sequence[int]) -> list[int]:
+def arrived(lab: RunningLab, source: str, target: str, sizes_bytes: Sequence[int]) -> list[int]:
     """Which of these UDP payloads arrive; the last must, and none is fragmented."""
     address = (lab.fabric.nics(target)[0].ip, 9)
 
@@ -287,7 +287,7 @@ def test_an_mtu_that_is_no_smaller_is_refused(rig: Rig) -> None:
         MtuMismatch((rig.link("rtsw1:ctsw1"),), "ctsw1", 9000).prepare(rig.lab)
 
 
-def rate_of(lab: Lab, node: str, interface: str) -> str:
+def rate_of(lab: RunningLab, node: str, interface: str) -> str:
     """The rate of a port's HTB tree, as tc writes it."""
     text = lab.node(node).exec(["tc", "class", "show", "dev", interface]).stdout
     match = re.search(r"class htb 1:1 root rate (\S+)", text)
@@ -329,7 +329,7 @@ def test_a_nic_of_two_ports_keeps_its_default_route_until_both_are_down(dual: Ri
     dual.restore(second)
 
 
-def bfd_states(lab: Lab, switch: str) -> set[str]:
+def bfd_states(lab: RunningLab, switch: str) -> set[str]:
     answer = vty.vty_command(lab.node(switch).daemon_files, "bfdd", "show bfd peers json")
     return {peer["status"] for peer in json.loads(answer)}
 
@@ -479,7 +479,7 @@ def test_an_abrupt_removal_shuts_every_session_and_keeps_links_and_daemons(rig: 
     rig.restore(fault)
 
 
-def counter(lab: Lab, switch: str, *path: str) -> int:
+def counter(lab: RunningLab, switch: str, *path: str) -> int:
     """A counter of bgpd, summed over the neighbours."""
     answer = vty.vty_json(lab.node(switch).daemon_files, "bgpd", "show bgp neighbors json", dict)
     total = 0
@@ -516,19 +516,19 @@ def test_a_soft_reset_asks_for_all_routes_again_and_closes_nothing(rig: Rig) -> 
     rig.restore(fault)
 
 
-def announced(lab: Lab, switch: str) -> int:
+def announced(lab: RunningLab, switch: str) -> int:
     answer = vty.vty_json(
         lab.node(switch).daemon_files, "bgpd", "show bgp ipv4 unicast summary json", dict
     )
     return max(int(peer["pfxSnt"]) for peer in answer["peers"].values())
 
 
-def updates(lab: Lab) -> list[int]:
+def updates(lab: RunningLab) -> list[int]:
     """The updates that each spine has received."""
     return [counter(lab, spine, "messageStats", "updatesRecv") for spine in ("ctsw1", "ctsw2")]
 
 
-def wait_for_updates(lab: Lab, before: Sequence[int]) -> None:
+def wait_for_updates(lab: RunningLab, before: Sequence[int]) -> None:
     """Until each spine has received one more."""
     wait_until(
         lambda: all(now > then for now, then in zip(updates(lab), before, strict=True)),

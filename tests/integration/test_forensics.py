@@ -14,9 +14,9 @@ import pytest
 from bench import pause_trials
 from bench.forensics import congested_link, grey_link, healthy, host_pause, lab_of, slow_link
 from bench.trial import Trial, names
+from rocelab import Lab, RunningLab
 from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import EXPLAINED, diagnose_report
-from rocelab.lab.lab import Lab
 from rocelab.planning.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
 from tests.helpers.measured import measured
@@ -32,13 +32,13 @@ DILATION = 5000
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
+def lab() -> Iterator[RunningLab]:
     with running(as_slow(lab_of("e-ecmp", NAME), DILATION)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def lossless() -> Iterator[Lab]:
+def lossless() -> Iterator[RunningLab]:
     with running(
         as_slow(pause_trials.lab_of("static", NAME_LOSSLESS), pause_trials.DILATION)
     ) as made:
@@ -52,12 +52,15 @@ def as_slow(lab: Lab, dilation: int) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(lab: Lab) -> list[Trial]:
-    return [tried(lambda seed=seed: healthy(lab, drawn(seed))) for seed in range(3)]
+def undisturbed(lab: RunningLab) -> list[Trial]:
+    def trial(seed: int) -> Trial:
+        return tried(lambda: healthy(lab, drawn(seed)))
+
+    return [trial(seed) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
-def paused(lab: Lab) -> Trial:
+def paused(lab: RunningLab) -> Trial:
     return tried(lambda: host_pause(lab, drawn(1), "contiguous"))
 
 
@@ -105,7 +108,7 @@ def test_a_server_whose_agent_was_stopped_is_named_with_the_time_it_cost(paused:
     assert fidelity.backlog_share * fidelity.elapsed_ns > 50_000_000
 
 
-def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: Lab) -> None:
+def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: RunningLab) -> None:
     trial = tried(lambda: grey_link(lab, drawn(2)))
     diagnosis = asked(trial)
     assert names(diagnosis.verdict, trial), diagnosis
@@ -114,14 +117,14 @@ def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: 
     assert sum(queue.dropped_packets for queue in trial.report.queues) == 0
 
 
-def test_a_link_that_another_job_fills_is_congested_and_not_grey(lab: Lab) -> None:
+def test_a_link_that_another_job_fills_is_congested_and_not_grey(lab: RunningLab) -> None:
     trial = tried(lambda: congested_link(lab, drawn(3)))
     diagnosis = asked(trial)
     assert names(diagnosis.verdict, trial), diagnosis
     assert "were not of this job" in diagnosis.verdict.evidence[1]
 
 
-def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: Lab) -> None:
+def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: RunningLab) -> None:
     trial = tried(lambda: slow_link(lab, drawn(13)))
     diagnosis = asked(trial)
     assert names(diagnosis.verdict, trial), diagnosis
@@ -129,7 +132,7 @@ def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("cause", pause_trials.FAULTS)
-def test_who_made_a_job_wait_with_pauses_is_named(lossless: Lab, cause: Cause) -> None:
+def test_who_made_a_job_wait_with_pauses_is_named(lossless: RunningLab, cause: Cause) -> None:
     trial = tried(lambda: pause_trials.FAULTS[cause](lossless, drawn(1)))
     diagnosis, report = asked(trial), trial.report
     assert report.lossless is not None
@@ -144,7 +147,9 @@ def test_who_made_a_job_wait_with_pauses_is_named(lossless: Lab, cause: Cause) -
     assert report.lossless.dropped == report.transport.retransmitted == 0
 
 
-def test_a_job_on_a_lossless_lab_that_nothing_disturbs_is_diagnosed_as_such(lossless: Lab) -> None:
+def test_a_job_on_a_lossless_lab_that_nothing_disturbs_is_diagnosed_as_such(
+    lossless: RunningLab,
+) -> None:
     diagnosis = asked(tried(lambda: pause_trials.healthy(lossless, drawn(1))))
     assert (diagnosis.verdict.cause, diagnosis.others) == (Cause.NONE, ()), diagnosis
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from rocelab.linux import processes
 from rocelab.observe.environment import environment_of, read_environment
 from rocelab.planning.build import plan
 from rocelab.routing import daemons
-from rocelab.routing.frr.installation import find_installation
+from rocelab.routing.frr.installation import FrrInstallation, find_installation
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.frr.memory import Memory
 from rocelab.routing.frr.stack import FRR
@@ -55,14 +56,15 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             (root / name).mkdir()
             # Read-only: whoever kills the test must not leave the machine's own files open to
             # pytest, which removes old folders of tests.
-            mount = ["mount", "-o", "bind,ro", f"/{name}", root / name]
+            mount = ["mount", "-o", "bind,ro", f"/{name}", str(root / name)]
             subprocess.run(mount, check=True)
-            mounted.callback(subprocess.run, ["umount", "-l", root / name], check=True)
+            umount = ["umount", "-l", str(root / name)]
+            mounted.callback(partial(subprocess.run, umount, check=True))
         yield root
 
 
 @pytest.fixture(scope="module")
-def lab(system: Path) -> Iterator[Lab]:
+def lab(system: Path) -> Iterator[RunningLab]:
     take_down(LAB)
     lab_of(system).up()
     try:
@@ -71,7 +73,13 @@ def lab(system: Path) -> Iterator[Lab]:
         take_down(LAB)
 
 
-def test_a_lab_runs_the_frr_it_was_given_and_remembers_it(lab: Lab, system: Path) -> None:
+def frr_of(lab: RunningLab) -> FrrInstallation:
+    installation = lab.installation
+    assert isinstance(installation, FrrInstallation)
+    return installation
+
+
+def test_a_lab_runs_the_frr_it_was_given_and_remembers_it(lab: RunningLab, system: Path) -> None:
     assert lab.installation == find_installation(system)
     assert lab.installation.root == str(system)
     assert read_environment(lab.installation).frr_version == lab.installation.version
@@ -81,14 +89,16 @@ def test_a_lab_runs_the_frr_it_was_given_and_remembers_it(lab: Lab, system: Path
         assert None not in node.daemons.values()
 
 
-def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab: Lab) -> None:
+def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(
+    lab: RunningLab,
+) -> None:
     for switch in lab.fabric.switches:
         node = lab.node(switch.name)
         for pid in node.daemons().values():
             seen = Path(f"/proc/{pid}/root")
             for place, target in (
                 (
-                    lab.installation.run_folder.replace("/var/run", "/run"),
+                    frr_of(lab).run_folder.replace("/var/run", "/run"),
                     node.daemon_files.daemon_folder,
                 ),
                 ("/etc/frr", node.daemon_files.etc),
@@ -99,7 +109,9 @@ def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab:
             assert [path.name for path in (seen / f"run/rocelab/{LAB}").iterdir()] == ["nodes"]
 
 
-def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(lab: Lab) -> None:
+def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(
+    lab: RunningLab,
+) -> None:
     assert lab.memory == Memory(FrrMemory.LEAN, preloads=True)
     for switch in lab.fabric.switches:
         node = lab.node(switch.name)
@@ -115,7 +127,7 @@ def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(l
     wait_until_whole(lab)
 
 
-def test_a_plain_lab_has_the_same_routes_from_more_memory(lab: Lab, system: Path) -> None:
+def test_a_plain_lab_has_the_same_routes_from_more_memory(lab: RunningLab, system: Path) -> None:
     spec = SPEC.model_copy(update={"name": "it-frr-plain"})
     take_down(spec.name)
     planned = Lab(plan(spec), provider_of("netns", None, system, FrrMemory.PLAIN))
@@ -176,16 +188,16 @@ def mapped(pid: int) -> str:
     return Path(f"/proc/{pid}/maps").read_text()
 
 
-def test_mgmtd_and_its_clients_meet_in_the_switchs_own_folder(lab: Lab) -> None:
+def test_mgmtd_and_its_clients_meet_in_the_switchs_own_folder(lab: RunningLab) -> None:
     for switch in lab.fabric.switches:
         daemon_folder = lab.node(switch.name).daemon_files.daemon_folder
-        assert (daemon_folder / "mgmtd_be.sock").is_socket() == lab.installation.has_mgmtd
+        assert (daemon_folder / "mgmtd_be.sock").is_socket() == frr_of(lab).has_mgmtd
 
 
-def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
+def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: RunningLab) -> None:
     for switch in lab.fabric.switches:
         program = lab.node(switch.name).daemon_files.programs / "vtysh"
-        asked = [program, "-c", "show version", "-c", "show running-config"]
+        asked = [str(program), "-c", "show version", "-c", "show running-config"]
         done = subprocess.run(asked, capture_output=True, text=True, check=True)
         assert f"FRRouting {lab.installation.version}" in done.stdout
         assert f"hostname {switch.name}" in done.stdout
@@ -193,7 +205,9 @@ def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("daemon", FRR.programs)
-def test_a_daemon_that_was_killed_comes_back_and_routing_with_it(lab: Lab, daemon: str) -> None:
+def test_a_daemon_that_was_killed_comes_back_and_routing_with_it(
+    lab: RunningLab, daemon: str
+) -> None:
     if daemon not in lab.daemons_of("rtsw1"):
         with pytest.raises(Exception, match=f"runs no {daemon}"):
             DaemonCrash("rtsw1", daemon).prepare(lab)

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from rocelab.jobs.placement import find_nic
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux.fib import read_fib
 from rocelab.linux.fibwatch import FibWatch
 from rocelab.routes.path import walk
@@ -32,14 +32,14 @@ WHOLE_NUMBERS = Fraction(1, 200)
 
 
 @pytest.fixture
-def lab(make_lab: MakeLab) -> Lab:
+def lab(make_lab: MakeLab) -> RunningLab:
     lab = make_lab("it-weights", ZONES)
     lab.start()
     return lab
 
 
 @contextmanager
-def watching(lab: Lab) -> Iterator[FibWatch]:
+def watching(lab: RunningLab) -> Iterator[FibWatch]:
     with ExitStack() as stack:
         opened = {}
         for node in lab.fabric.switches:
@@ -48,7 +48,7 @@ def watching(lab: Lab) -> Iterator[FibWatch]:
         yield stack.enter_context(FibWatch(opened))
 
 
-def shares(lab: Lab, node: str, destination: str) -> dict[str, Fraction]:
+def shares(lab: RunningLab, node: str, destination: str) -> dict[str, Fraction]:
     """The part of the hash space of each interface in a node's route to a server."""
     route = read_fib(lab.node(node).netns).lookup(find_nic(lab.fabric, destination).ip)
     assert route is not None
@@ -56,11 +56,11 @@ def shares(lab: Lab, node: str, destination: str) -> dict[str, Fraction]:
     return {hop.interface: Fraction(hop.weight, total) for hop in route.next_hops}
 
 
-def is_equal(lab: Lab, node: str, destination: str, width: int) -> bool:
+def is_equal(lab: RunningLab, node: str, destination: str, width: int) -> bool:
     return list(shares(lab, node, destination).values()) == [Fraction(1, width)] * width
 
 
-def test_a_healthy_fabric_has_equal_weights_and_is_planned_as_it_is(lab: Lab) -> None:
+def test_a_healthy_fabric_has_equal_weights_and_is_planned_as_it_is(lab: RunningLab) -> None:
     widths = {"z2-rtsw1": 8, "z2-ctsw1": 2, "atsw1": 4, "z1-rtsw2": 8}
     with watching(lab) as watch:
         wait_for_tables(
@@ -80,7 +80,7 @@ def test_a_healthy_fabric_has_equal_weights_and_is_planned_as_it_is(lab: Lab) ->
 
 
 def test_after_a_failure_switches_above_weigh_by_the_paths_left_and_then_equally_again(
-    lab: Lab,
+    lab: RunningLab,
 ) -> None:
     source, destination = find_nic(lab.fabric, "z1-srv2-1"), find_nic(lab.fabric, "z1-srv1-1")
     link = lab.link("z1-rtsw1:z1-ctsw1")
@@ -110,7 +110,9 @@ def test_after_a_failure_switches_above_weigh_by_the_paths_left_and_then_equally
         wait_for_tables(watch, lambda: is_equal(lab, "z1-rtsw2", "z1-srv1-1", 8))
 
 
-def test_the_loss_of_a_whole_spine_below_one_aggregator_shows_in_the_other_zone(lab: Lab) -> None:
+def test_the_loss_of_a_whole_spine_below_one_aggregator_shows_in_the_other_zone(
+    lab: RunningLab,
+) -> None:
     with watching(lab) as watch:
         lab.link("z1-ctsw1:atsw1").down()
         # FRR hands the kernel whole numbers: 3 of 7 and 4 of 7 become 42 and 57, in FRR 10 190 and

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.linux import processes
 from rocelab.observe.evidence import bundle
@@ -53,7 +53,7 @@ GENTLE = {"window": 8, "ack_timeout": "50us"}
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
     with running(Lab.planned(file)) as made:
@@ -92,7 +92,7 @@ def nothing_wrong(snapshot: Snapshot) -> bool:
     return not snapshot.sample.breaches(snapshot.spec)
 
 
-def test_healthy_traffic_misses_no_objective_and_all_of_it_is_seen(lab: Lab) -> None:
+def test_healthy_traffic_misses_no_objective_and_all_of_it_is_seen(lab: RunningLab) -> None:
     spec = job(pattern="allreduce", size="2MB", transport=GENTLE | {"ack_timeout": "1ms"})
 
     def run() -> tuple[JobReport, HealthReport, Watch]:
@@ -115,7 +115,7 @@ def test_healthy_traffic_misses_no_objective_and_all_of_it_is_seen(lab: Lab) -> 
     assert not list(Path("/run/rocelab", NAME, "endpoints").iterdir())
 
 
-def test_a_flap_counts_on_its_link_alone(lab: Lab) -> None:
+def test_a_flap_counts_on_its_link_alone(lab: RunningLab) -> None:
     link = lab.link("rtsw1:ctsw1")
     incomplete = {"rtsw1", "rtsw2", "ctsw1"}
     watch = Watch()
@@ -146,7 +146,7 @@ def test_a_flap_counts_on_its_link_alone(lab: Lab) -> None:
     assert "out_of_sequence" not in wrong
 
 
-def has_captured(lab: Lab, evidence: Path) -> bool:
+def has_captured(lab: RunningLab, evidence: Path) -> bool:
     """Whether the capture of rtsw1 has a packet; one crosses that switch in any case."""
     gateway = lab.fabric.link_by_name["srv1-2:rtsw1"].port("rtsw1").address
     assert gateway is not None
@@ -156,7 +156,9 @@ def has_captured(lab: Lab, evidence: Path) -> bool:
 
 
 @pytest.mark.long
-def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_path: Path) -> None:
+def test_a_lossy_link_is_named_with_its_direction_and_its_victims(
+    lab: RunningLab, tmp_path: Path
+) -> None:
     impairments = Impairments(lab.fabric, lab.runtime.files)
     holes = [towards(lab.fabric, name, "rtsw2") for name in ("rtsw2:ctsw1", "rtsw2:ctsw2")]
 
@@ -213,7 +215,7 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
 
 
 def test_captures_begin_at_the_breach_while_another_bundle_is_still_read(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
     monkeypatch.setattr(bundle, "_collect_lab", lambda *_: gate.wait(60))
@@ -233,7 +235,7 @@ def test_captures_begin_at_the_breach_while_another_bundle_is_still_read(
 
 
 @pytest.mark.long
-def test_a_full_queue_drops_packets_and_no_link_loses_any(lab: Lab) -> None:
+def test_a_full_queue_drops_packets_and_no_link_loses_any(lab: RunningLab) -> None:
     incast = {"pattern": "incast", "ranks": 4, "duration": "500us"}
     spec = JobSpec.model_validate(incast | {"transport": {"ecn": "not-ect"}})
 
@@ -253,7 +255,7 @@ def test_a_full_queue_drops_packets_and_no_link_loses_any(lab: Lab) -> None:
 
 
 def test_evidence_of_a_lab_with_a_stopped_daemon_lacks_that_daemon_alone(
-    lab: Lab, tmp_path: Path
+    lab: RunningLab, tmp_path: Path
 ) -> None:
     nodes = ["ctsw1", "ctsw2", "rtsw1", "rtsw2", "srv1-1", "srv2-1"]
     stopped = lab.node("ctsw1").daemons()["bgpd"]
@@ -291,7 +293,9 @@ def test_evidence_of_a_lab_with_a_stopped_daemon_lacks_that_daemon_alone(
     }
 
 
-def test_what_is_exported_parses_and_says_what_the_kernel_counted(lab: Lab, tmp_path: Path) -> None:
+def test_what_is_exported_parses_and_says_what_the_kernel_counted(
+    lab: RunningLab, tmp_path: Path
+) -> None:
     file = tmp_path / "rocelab.prom"
     with (
         Exporter(file, None) as exporter,

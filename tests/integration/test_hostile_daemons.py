@@ -21,7 +21,7 @@ import pytest
 
 from rocelab.base.errors import MachineError
 from rocelab.base.interruption import WORDS
-from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.lab import RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.linux import namespaces
 from rocelab.linux.processes import resume, stop
@@ -45,7 +45,7 @@ SECRET = "only root reads this"
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(
         f"name: {LAB}\nfabric: {{kind: clos, racks: 1, spines: 1}}\nmanagement: true\n"
@@ -63,7 +63,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def files(lab: Lab) -> DaemonFiles:
+def files(lab: RunningLab) -> DaemonFiles:
     return lab.node("rtsw1").daemon_files
 
 
@@ -97,7 +97,7 @@ def in_place_of(file: Path, *make: str | Path) -> Iterator[None]:
         aside.rename(file)
 
 
-def test_frrs_user_writes_nowhere_but_where_daemons_do(lab: Lab) -> None:
+def test_frrs_user_writes_nowhere_but_where_daemons_do(lab: RunningLab) -> None:
     root = lab.runtime.files.root
     process = as_frr("find", root, "-writable", "-not", "-type", "l")
     outside = [
@@ -118,7 +118,7 @@ def test_frrs_user_writes_nowhere_but_where_daemons_do(lab: Lab) -> None:
         assert as_frr(*attack).returncode != 0, attack
 
 
-def test_what_rocelab_makes_under_umask_0_is_written_by_its_owner_alone(lab: Lab) -> None:
+def test_what_rocelab_makes_under_umask_0_is_written_by_its_owner_alone(lab: RunningLab) -> None:
     for path in lab.runtime.files.root.rglob("*"):
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode) or stat.S_ISSOCK(status.st_mode):
@@ -126,13 +126,13 @@ def test_what_rocelab_makes_under_umask_0_is_written_by_its_owner_alone(lab: Lab
         assert not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
-def test_nobody_else_reaches_the_daemons_sockets(lab: Lab, files: DaemonFiles) -> None:
+def test_nobody_else_reaches_the_daemons_sockets(lab: RunningLab, files: DaemonFiles) -> None:
     status = files.daemon_folder.stat()
     assert stat.S_IMODE(status.st_mode) == 0o750
     assert (status.st_uid, status.st_gid) == frr_owner()
 
 
-def test_roots_programs_over_ssh_are_not_frrs(lab: Lab) -> None:
+def test_roots_programs_over_ssh_are_not_frrs(lab: RunningLab) -> None:
     configuration = (lab.runtime.files.node("rtsw1") / "sshd_config").read_text()
     (line,) = (line for line in configuration.splitlines() if line.startswith("SetEnv PATH="))
     for folder in line.removeprefix("SetEnv PATH=").split()[0].split(":"):
@@ -142,7 +142,7 @@ def test_roots_programs_over_ssh_are_not_frrs(lab: Lab) -> None:
 
 
 def test_a_log_that_is_a_link_is_not_read_and_evidence_is_roots_alone(
-    lab: Lab, files: DaemonFiles, tmp_path: Path
+    lab: RunningLab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.touch(mode=0o600)
@@ -166,7 +166,7 @@ def test_a_log_writes_nothing_to_the_terminal_of_its_reader(files: DaemonFiles) 
 
 
 def test_a_daemon_that_starts_again_writes_through_no_link(
-    lab: Lab, files: DaemonFiles, tmp_path: Path
+    lab: RunningLab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.touch(mode=0o600)
@@ -185,7 +185,7 @@ def test_a_daemon_that_starts_again_writes_through_no_link(
 
 
 def test_a_daemon_that_starts_again_gives_no_folder_away_that_a_link_leads_to(
-    lab: Lab, files: DaemonFiles, tmp_path: Path
+    lab: RunningLab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.mkdir(mode=0o755)
@@ -210,7 +210,7 @@ for place in sys.argv[2:]:
 
 
 def test_what_a_daemon_mounts_over_programs_root_never_executes(
-    lab: Lab, files: DaemonFiles, tmp_path: Path
+    lab: RunningLab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     node = lab.node("rtsw1")
     evil, marker = files.daemon_folder / "evil", tmp_path / "marker"
@@ -241,7 +241,7 @@ def test_what_a_daemon_mounts_over_programs_root_never_executes(
     evil.unlink()
 
 
-def test_what_a_dead_daemon_has_left_is_ended_when_it_starts_again(lab: Lab) -> None:
+def test_what_a_dead_daemon_has_left_is_ended_when_it_starts_again(lab: RunningLab) -> None:
     node = lab.node("rtsw1")
     pid = node.daemons()["bgpd"]
     local = ["nsenter", f"--target={pid}", "--mount", "unshare", "--net", "sleep", "600"]
@@ -254,14 +254,14 @@ def test_what_a_dead_daemon_has_left_is_ended_when_it_starts_again(lab: Lab) -> 
         assert left.wait(LIMIT_S) == -signal.SIGKILL
 
 
-def test_a_daemon_gains_no_rights_by_what_it_executes(lab: Lab) -> None:
+def test_a_daemon_gains_no_rights_by_what_it_executes(lab: RunningLab) -> None:
     for pid in lab.node("rtsw1").daemons().values():
         status = Path(f"/proc/{pid}/status").read_text()
         assert "NoNewPrivs:\t1\n" in status
 
 
 def test_a_log_that_is_a_pipe_or_anothers_file_holds_nobody_up(
-    lab: Lab, files: DaemonFiles
+    lab: RunningLab, files: DaemonFiles
 ) -> None:
     def established() -> set[bool]:
         return set(SessionReader(lab.fabric).established().values())
@@ -274,7 +274,7 @@ def test_a_log_that_is_a_pipe_or_anothers_file_holds_nobody_up(
 
 
 def test_a_pid_file_names_no_process_that_is_not_the_switchs_daemon(
-    lab: Lab, files: DaemonFiles, common_folder: Path
+    lab: RunningLab, files: DaemonFiles, common_folder: Path
 ) -> None:
     user, group = frr_owner()
     program = common_folder / "bgpd"
@@ -301,7 +301,7 @@ def test_a_pid_file_names_no_process_that_is_not_the_switchs_daemon(
 
 
 def test_a_vty_that_is_a_link_leads_to_no_other_socket(
-    lab: Lab, files: DaemonFiles, tmp_path: Path
+    lab: RunningLab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
@@ -318,7 +318,7 @@ def test_a_vty_that_is_a_link_leads_to_no_other_socket(
 
 
 def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
-    lab: Lab, files: DaemonFiles
+    lab: RunningLab, files: DaemonFiles
 ) -> None:
     odd = b'{"peers": {"ctsw1": ["\\u001b[31m", 7]}}'
     with answering(files.control("bgpd"), odd):
@@ -350,7 +350,7 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
     ids=["no-json", "huge"],
 )
 def test_a_bgpd_that_answers_what_is_no_answer_is_named(
-    lab: Lab, files: DaemonFiles, answer: bytes, said: str
+    lab: RunningLab, files: DaemonFiles, answer: bytes, said: str
 ) -> None:
     with answering(files.control("bgpd"), answer):
         assert_named(said)
@@ -373,7 +373,7 @@ def assert_named(said: str) -> None:
         assert said in outcome.stdout + outcome.stderr, outcome
 
 
-def test_a_daemon_that_does_not_run_is_named(lab: Lab) -> None:
+def test_a_daemon_that_does_not_run_is_named(lab: RunningLab) -> None:
     node = lab.node("rtsw1")
     node.kill_daemons(["zebra"])
     try:
@@ -383,7 +383,7 @@ def test_a_daemon_that_does_not_run_is_named(lab: Lab) -> None:
     wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
 
 
-def test_a_daemon_that_a_signal_has_stopped_is_named(lab: Lab) -> None:
+def test_a_daemon_that_a_signal_has_stopped_is_named(lab: RunningLab) -> None:
     pid = lab.node("rtsw1").daemons()["zebra"]
     stop([pid])
     try:
@@ -416,7 +416,7 @@ def test_a_command_that_an_endless_answer_holds_up_ends_on_a_signal(
     assert not (tmp_path / "out").exists()
 
 
-def test_who_locks_what_all_may_read_holds_no_command_up(lab: Lab) -> None:
+def test_who_locks_what_all_may_read_holds_no_command_up(lab: RunningLab) -> None:
     """flock(2) only needs an open file."""
     hold = 'for path; do exec {fd}<"$path" && flock --nonblock $fd; done; echo held; read'
     root = lab.runtime.files.root
@@ -488,7 +488,7 @@ def test_folders_in_folders_do_not_keep_a_lab_from_going_down(files: DaemonFiles
     assert as_frr("/usr/bin/python3", "-c", code).returncode == 0
 
 
-def test_the_record_of_the_lab_is_whole_after_all_this(lab: Lab) -> None:
+def test_the_record_of_the_lab_is_whole_after_all_this(lab: RunningLab) -> None:
     assert json.loads(lab.runtime.files.record.read_text())["lab"] == LAB
     assert set(lab.node("rtsw1").daemons()) == set(lab.daemons_of("rtsw1"))
     assert os.path.ismount(lab.runtime.files.netns)

@@ -24,7 +24,7 @@ from rocelab.dataplane.impairments.program import IMPAIRMENTS
 from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.dataplane.queues.reading import read_queue_counters
 from rocelab.jobs.flow import ProbeStream
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import namespaces, pidfile
@@ -55,7 +55,7 @@ to = partial(towards, plan(LabSpec.model_validate({"name": "t-impaired", "fabric
 """What comes to a node over a link, of either lab."""
 
 
-def made(folder: Path, name: str, body: str) -> Iterator[Lab]:
+def made(folder: Path, name: str, body: str) -> Iterator[RunningLab]:
     file = folder / f"{name}.yaml"
     file.write_text(f"name: {name}\n{body}\n")
     with running(Lab.planned(file)) as lab:
@@ -63,13 +63,13 @@ def made(folder: Path, name: str, body: str) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """Port queues at egress, steering at ingress."""
     yield from made(tmp_path_factory.mktemp("lab"), "t-impaired", f"{FABRIC}\nscheme: e-ecmp")
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """A lab without port programs, with BFD."""
     yield from made(tmp_path_factory.mktemp("lab"), "t-impaired-plain", PLAIN)
 
@@ -78,14 +78,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def unchanged(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test leaves its lab as it found it."""
     name = next(fixture for fixture in ("steered", "plain") if fixture in request.fixturenames)
-    lab: Lab = request.getfixturevalue(name)
+    lab: RunningLab = request.getfixturevalue(name)
     before = state_of(lab)
     yield
     assert state_of(lab) == before
     assert lab.impairments.active() == {}
 
 
-def state_of(lab: Lab) -> State:
+def state_of(lab: RunningLab) -> State:
     """The kernel's state of the switches and the bpffs, from iproute2 and the file system."""
 
     def shown(node: str, *command: str) -> list[dict[str, object]]:
@@ -110,7 +110,7 @@ def state_of(lab: Lab) -> State:
 
 
 def run(
-    lab: Lab, seconds: float, rate_pps: int = 1000, during: Callable[[], None] = lambda: None
+    lab: RunningLab, seconds: float, rate_pps: int = 1000, during: Callable[[], None] = lambda: None
 ) -> TrafficResult:
     """A flow from server to server in each direction; `during` is called once they run."""
     flows = [
@@ -134,7 +134,7 @@ def lost(flow: FlowTransmission) -> list[int]:
     return sorted(set(flow.sent_seq.tolist()) - set(flow.received_seq.tolist()))
 
 
-def carrier(lab: Lab, link: str) -> list[str]:
+def carrier(lab: RunningLab, link: str) -> list[str]:
     """`UP` or `DOWN` for each end, from its kernel."""
     carrier = []
     planned = lab.fabric.link_by_name[link]
@@ -145,7 +145,7 @@ def carrier(lab: Lab, link: str) -> list[str]:
 
 
 @pytest.mark.few_at_once
-def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: Lab) -> None:
+def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: RunningLab) -> None:
     impairments = steered.impairments
 
     def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
@@ -163,7 +163,7 @@ def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: La
 
 
 @pytest.mark.few_at_once
-def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: Lab) -> None:
+def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: RunningLab) -> None:
     impairments, share = steered.impairments, 0.1
 
     def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
@@ -181,7 +181,7 @@ def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: 
 
 
 @pytest.mark.few_at_once
-def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
+def test_every_corrupted_packet_fails_the_receivers_icrc(steered: RunningLab) -> None:
     impairments = steered.impairments
 
     def impaired() -> tuple[TrafficResult, Mapping[DirectedLink, ImpairmentCounters]]:
@@ -199,7 +199,7 @@ def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
     assert errors["srv1-1"] == counted[to(CABLE, "srv1-1")].corrupted == len(lost(back)) > 0
 
 
-def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
+def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: RunningLab) -> None:
     impairments, rate_pps = steered.impairments, 2000
     windows: list[tuple[int, int]] = []
     late: list[str] = []
@@ -242,7 +242,9 @@ def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
     assert missing == []
 
 
-def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steered: Lab) -> None:
+def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(
+    steered: RunningLab,
+) -> None:
     impairments = steered.impairments
     plain = measured(lambda: run(steered, 0.3))
     before = [np.median(flow.receive_ns - flow.send_ns) for flow in plain.flows]
@@ -265,7 +267,7 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
     assert all(counters.delayed == counters.resumed > 1000 for counters in counted.values())
 
 
-def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: Lab) -> None:
+def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: RunningLab) -> None:
     impairments = steered.impairments
 
     def clear_one_then_the_other() -> None:
@@ -288,7 +290,7 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
 
 
 @pytest.mark.few_at_once
-def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
+def test_queues_and_steering_go_on_beside_it(steered: RunningLab) -> None:
     impairments = steered.impairments
     for link, node in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
         impairments.prepare(to(link, node), ImpairmentKind.LOSS)
@@ -320,13 +322,13 @@ def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
     assert lost(there) == lost(back) == []
 
 
-def bfd_states(lab: Lab) -> list[str]:
+def bfd_states(lab: RunningLab) -> list[str]:
     answer = vty.vty_command(lab.node("rtsw1").daemon_files, "bfdd", "show bfd peers json")
     return sorted(peer["status"] for peer in json.loads(answer))
 
 
 @pytest.mark.side_by_side
-def test_a_cable_fault_takes_bfd_with_it_and_is_proven_undone(plain: Lab) -> None:
+def test_a_cable_fault_takes_bfd_with_it_and_is_proven_undone(plain: RunningLab) -> None:
     link = plain.fabric.link_by_name[SESSION]
     fault = blackhole((link,), "rtsw1")
     wait_until(lambda: bfd_states(plain) == ["up", "up"], "BFD came up")
@@ -342,7 +344,9 @@ def test_a_cable_fault_takes_bfd_with_it_and_is_proven_undone(plain: Lab) -> Non
 
 
 @pytest.mark.side_by_side
-def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(plain: Lab) -> None:
+def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(
+    plain: RunningLab,
+) -> None:
     link = plain.fabric.link_by_name[SESSION]
     fault = delay((link,), 50 * MS)
 
@@ -363,7 +367,7 @@ def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(pl
 
 
 @pytest.mark.side_by_side
-def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> None:
+def test_whatever_a_killed_process_left_is_cleared_by_another(steered: RunningLab) -> None:
     impairments, before, chance = steered.impairments, state_of(steered), random.Random(5)
     for _ in range(7):
         child = os.fork()
@@ -392,7 +396,7 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
 
 
 @pytest.mark.few_at_once
-def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
+def test_a_dead_delay_line_is_started_again(steered: RunningLab) -> None:
     impairments, files = steered.impairments, steered.runtime.files
     impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=MS))
     pid = pidfile.holder(lineprocess.pid_file(IMPAIRMENTS, files, "rtsw1"))
@@ -408,7 +412,9 @@ def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
 
 
 @pytest.mark.parametrize("moment", ["goes on", "is stopped", "is cleared"])
-def test_a_run_whose_delayed_packets_stood_still_is_not_valid(steered: Lab, moment: str) -> None:
+def test_a_run_whose_delayed_packets_stood_still_is_not_valid(
+    steered: RunningLab, moment: str
+) -> None:
     impairments, files = steered.impairments, steered.runtime.files
     watch = ProcessWatch(steered)
     impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=MS))
@@ -435,7 +441,7 @@ def test_a_run_whose_delayed_packets_stood_still_is_not_valid(steered: Lab, mome
         assert "packets that a fault delays left 50 ms late or later" in problem
 
 
-def test_a_lab_that_is_down_has_no_cables(steered: Lab, make_lab: MakeLab) -> None:
+def test_a_lab_that_is_down_has_no_cables(steered: RunningLab, make_lab: MakeLab) -> None:
     other = make_lab("t-down", "fabric: {racks: 2, spines: 2}")
     link = other.fabric.sessions[0]
     with pytest.raises(InputError, match="lab t-down is not up"):

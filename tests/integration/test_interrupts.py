@@ -15,7 +15,7 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.faults.record import read_faults
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.linux.namespaces import processes_in
 from rocelab.observe.evidence.bundle import Collection
@@ -100,7 +100,7 @@ def spec(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """A lab that is up; each test must leave it unchanged."""
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: it-sig-up\n{FABRIC}")
@@ -110,7 +110,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def whole(lab: Lab) -> Iterator[Lab]:
+def whole(lab: RunningLab) -> Iterator[RunningLab]:
     """The lab; its state at the end of the test must equal that at the start."""
 
     def state() -> object:
@@ -176,20 +176,20 @@ def test_compare_takes_its_lab_down(spec: Path, number: int) -> None:
 
 
 @pytest.mark.long
-def test_compare_gives_a_running_lab_its_scheme_back(whole: Lab) -> None:
+def test_compare_gives_a_running_lab_its_scheme_back(whole: RunningLab) -> None:
     code, said = signalled("e-ecmp", signal.SIGINT, "compare", whole.name, "--schemes", "e-ecmp")
     assert code == 130
     assert said[-1].startswith("interrupted: ")
     assert f"lab {whole.name} runs ecmp" in said[-1]
 
 
-def test_traffic_is_stopped(whole: Lab) -> None:
+def test_traffic_is_stopped(whole: RunningLab) -> None:
     code, said = signalled("iterations", signal.SIGINT, "traffic", whole.name, *LONG)
     assert (code, said[-1]) == (130, "interrupted: the traffic was stopped")
 
 
 @pytest.mark.long
-def test_traffic_that_hears_no_ctrl_c_ends_on_sigterm(whole: Lab) -> None:
+def test_traffic_that_hears_no_ctrl_c_ends_on_sigterm(whole: RunningLab) -> None:
     command = begin(*PROGRAM, "traffic", whole.name, *LONG, deaf=True)
     counters = Path("/run/rocelab", whole.name, "endpoints")
     wait_until(lambda: len(list(counters.glob("*"))) == 2, "both agents")
@@ -200,13 +200,13 @@ def test_traffic_that_hears_no_ctrl_c_ends_on_sigterm(whole: Lab) -> None:
     assert said[-1].startswith("terminated: ")
 
 
-def test_a_fault_that_lasts_is_undone(whole: Lab) -> None:
+def test_a_fault_that_lasts_is_undone(whole: RunningLab) -> None:
     fault = ("carrier-down", "link=rtsw1:ctsw1", "lasts=10m")
     code, said = signalled("carrier-down", signal.SIGINT, "fault", "inject", whole.name, *fault)
     assert (code, said) == (130, ["interrupted: carrier-down of rtsw1:ctsw1 was undone"])
 
 
-def test_health_says_what_it_saw_until_then(whole: Lab) -> None:
+def test_health_says_what_it_saw_until_then(whole: RunningLab) -> None:
     command = begin(*PROGRAM, "health", whole.name, "--json", "--interval", "100ms")
     assert command.stdout is not None
     assert "sample" in json.loads(command.stdout.readline())
@@ -221,7 +221,7 @@ def test_health_says_what_it_saw_until_then(whole: Lab) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_capture_is_whole(whole: Lab, tmp_path: Path, number: int) -> None:
+def test_a_capture_is_whole(whole: RunningLab, tmp_path: Path, number: int) -> None:
     file = tmp_path / "x.pcapng"
     command = begin(*PROGRAM, "capture", whole.name, "rtsw1:ctsw1", "-o", file)
     assert command.stderr is not None
@@ -234,7 +234,7 @@ def test_a_capture_is_whole(whole: Lab, tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.long
-def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> None:
+def test_evidence_that_is_not_whole_is_removed(whole: RunningLab, tmp_path: Path) -> None:
     folder = tmp_path / "evidence"
     command = begin(*PROGRAM, "evidence", whole.name, "--out", folder, "--capture", "600")
     wait_until(lambda: any(folder.rglob("packets.pcap")), "a capture")
@@ -245,7 +245,9 @@ def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_nothing_writes_to_evidence_whose_captures_have_ended(whole: Lab, tmp_path: Path) -> None:
+def test_nothing_writes_to_evidence_whose_captures_have_ended(
+    whole: RunningLab, tmp_path: Path
+) -> None:
     names = [node.name for node in whole.fabric.nodes]
     inodes = [whole.node(name).netns.stat().st_ino for name in names]
     before = sorted(processes_in(inodes))
@@ -289,7 +291,7 @@ def test_a_simulation_leaves_its_result_with_its_page_or_neither(tmp_path: Path)
     assert {file.name for file in folder.iterdir()} == {"result.json", "report.html"}
 
 
-def test_looking_at_a_lab_ends_at_once(whole: Lab) -> None:
+def test_looking_at_a_lab_ends_at_once(whole: RunningLab) -> None:
     for stage, command in (
         ("pairs", ("reach", whole.name)),
         ("rocelab.traffic.traceroute:probe_path", ("path", whole.name, *FLOW, "--probe")),

@@ -20,7 +20,7 @@ from rocelab.faults.kinds.daemon_crash import DaemonCrash, DaemonCrashSpec
 from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.faults.record import remove_fault, write_fault
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
 from rocelab.linux.fib import read_fib
@@ -45,7 +45,7 @@ def job(**keys: object) -> JobSpec:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
     with running(Lab.planned(file)) as made:
@@ -54,7 +54,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield made
 
 
-def state(lab: Lab) -> Mapping[str, object]:
+def state(lab: RunningLab) -> Mapping[str, object]:
     """Everything that a run could leave behind: tables, processes, files of the lab."""
     nodes = [node.name for node in lab.fabric.nodes]
     netns = {name: lab.node(name).netns for name in nodes}
@@ -83,7 +83,7 @@ def measured_command(*arguments: str) -> Outcome:
     return measured(lambda: rocelab(*arguments), problems_of_command)
 
 
-def test_a_ring_allreduce_takes_as_long_as_its_links_need(lab: Lab) -> None:
+def test_a_ring_allreduce_takes_as_long_as_its_links_need(lab: RunningLab) -> None:
     report = measured(lambda: run_job(lab, job(pattern="allreduce", size="4MB")))
     assert_whole(report)
     ratio = report.headline("jct_ratio").modelled
@@ -101,7 +101,9 @@ def test_a_ring_allreduce_takes_as_long_as_its_links_need(lab: Lab) -> None:
     )
 
 
-def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(lab: Lab) -> None:
+def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
+    lab: RunningLab,
+) -> None:
     incast = {"pattern": "incast", "ranks": 4, "duration": "500us", "transport": {"ecn": "not-ect"}}
     jobs = [
         JobSpec.model_validate(incast),
@@ -124,7 +126,7 @@ def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
     assert {queue.traffic_class for queue in streams.queues} >= {0, 3, 6}
 
 
-def test_a_ping_and_an_ssh_beside_a_job_leave_it_valid_and_are_reported(lab: Lab) -> None:
+def test_a_ping_and_an_ssh_beside_a_job_leave_it_valid_and_are_reported(lab: RunningLab) -> None:
     def beside() -> JobReport:
         ping = ["ping", "-c", "3", "-i", "0.2", "-n", lab.fabric.nics("srv2-2")[0].ip]
         with ThreadPoolExecutor() as pool, typing(lab, "srv1-1", "srv2-1"):
@@ -143,7 +145,7 @@ def test_a_ping_and_an_ssh_beside_a_job_leave_it_valid_and_are_reported(lab: Lab
 
 @pytest.mark.few_at_once
 def test_a_flood_in_another_class_disturbs_a_job_and_takes_no_room_from_its_packets(
-    lab: Lab,
+    lab: RunningLab,
 ) -> None:
     def flood_drops() -> int:
         return read_queue_counters(lab.fabric)["rtsw1", "srv1-2"][0].dropped_packets
@@ -167,7 +169,7 @@ def test_a_flood_in_another_class_disturbs_a_job_and_takes_no_room_from_its_pack
     assert flood[0].others is not None and flood[0].others.dropped_packets > 0
 
 
-def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: Lab) -> None:
+def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: RunningLab) -> None:
     spec = job(pattern="alltoall", size="8MB", transport={"qps": 16, "strategy": "split"})
     report = measured(lambda: run_job(lab, spec))
     assert_whole(report)
@@ -177,7 +179,7 @@ def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: Lab) -> Non
 
 
 @pytest.mark.few_at_once
-def test_receivers_of_any_order_see_that_plain_ecmp_keeps_the_order(lab: Lab) -> None:
+def test_receivers_of_any_order_see_that_plain_ecmp_keeps_the_order(lab: RunningLab) -> None:
     report = run_job(
         lab, job(pattern="alltoall", size="1MB", transport={"qps": 4, "out_of_order": True})
     )
@@ -186,7 +188,9 @@ def test_receivers_of_any_order_see_that_plain_ecmp_keeps_the_order(lab: Lab) ->
     assert (counts.reordered, counts.reordered_share, counts.reorder_extent) == (0, 0.0, 0)
 
 
-def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(lab: Lab) -> None:
+def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(
+    lab: RunningLab,
+) -> None:
     spec = JobSpec.model_validate(
         {"pattern": "incast", "ranks": 4, "duration": "400us", "transport": {"dcqcn": "sigcomm15"}}
     )
@@ -201,7 +205,7 @@ def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(lab:
 
 @pytest.mark.few_at_once
 def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_difference(
-    lab: Lab,
+    lab: RunningLab,
 ) -> None:
     transport = {"window": 4096, "message": "4MiB", "ecn": "not-ect", "ack_timeout": "500us"}
     spec = job(
@@ -221,7 +225,7 @@ def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_diffe
 
 
 @pytest.mark.few_at_once
-def test_a_run_leaves_the_lab_as_it_was(lab: Lab, tmp_path: Path) -> None:
+def test_a_run_leaves_the_lab_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
     before = state(lab)
     report = run_job(lab, job(pattern="broadcast", size="1MB"), out=tmp_path / "made")
     assert from_json((tmp_path / "made" / "result.json").read_text()) == report
@@ -229,7 +233,7 @@ def test_a_run_leaves_the_lab_as_it_was(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.few_at_once
-def test_a_job_on_a_lab_with_other_settings_than_planned_is_not_valid(lab: Lab) -> None:
+def test_a_job_on_a_lab_with_other_settings_than_planned_is_not_valid(lab: RunningLab) -> None:
     setting = Path("/proc/sys/net/ipv4/conf/default/accept_local")
     netns = lab.node("srv2-2").netns
     inside(netns, lambda: setting.write_text("1"))
@@ -245,7 +249,7 @@ def test_a_job_on_a_lab_with_other_settings_than_planned_is_not_valid(lab: Lab) 
 
 
 @pytest.mark.few_at_once
-def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: Lab) -> None:
+def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: RunningLab) -> None:
     small = job(pattern="broadcast", size="1MB", iterations=1)
     stopped = lab.node("ctsw1").daemons()["zebra"]
     os.kill(stopped, signal.SIGSTOP)
@@ -272,7 +276,7 @@ def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: Lab)
 
 
 def test_a_job_on_a_switch_that_does_not_forward_says_why_before_and_ends(
-    lab: Lab, tmp_path: Path
+    lab: RunningLab, tmp_path: Path
 ) -> None:
     ports = [link.port("rtsw1").interface for link in lab.fabric.links_of["rtsw1"]]
 
@@ -297,14 +301,14 @@ def test_a_job_on_a_switch_that_does_not_forward_says_why_before_and_ends(
 
 
 @pytest.mark.few_at_once
-def test_the_command_prints_json_that_reads_back(lab: Lab) -> None:
+def test_the_command_prints_json_that_reads_back(lab: RunningLab) -> None:
     outcome = measured_command("traffic", NAME, *JOB, "--json")
     assert outcome.returncode == 0, outcome.stderr
     assert_whole(from_json(outcome.stdout))
 
 
 @pytest.mark.few_at_once
-def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
+def test_the_command_prints_what_nccl_tests_would(lab: RunningLab) -> None:
     outcome = measured_command("traffic", NAME, *JOB)
     assert outcome.returncode == 0, outcome.stderr
     assert "# Avg bus bandwidth" in outcome.stdout
@@ -313,7 +317,7 @@ def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
 
 
 @pytest.mark.few_at_once
-def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> None:
+def test_a_capture_has_every_packet_of_every_nic(lab: RunningLab, tmp_path: Path) -> None:
     """Including those that tcpdump, which here gets no CPU before the job ends, has not yet
     read."""
     file = tmp_path / "job.pcapng"
@@ -334,7 +338,7 @@ def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> No
 
 
 @contextmanager
-def captures_halted_while_the_job_runs(lab: Lab) -> Iterator[None]:
+def captures_halted_while_the_job_runs(lab: RunningLab) -> Iterator[None]:
     """Stops every tcpdump in the lab as soon as an agent runs, until one gets the signal to end or
     to report its progress."""
 
@@ -361,7 +365,7 @@ def captures_halted_while_the_job_runs(lab: Lab) -> Iterator[None]:
         halting.result()
 
 
-def commands(lab: Lab, word: str) -> list[int]:
+def commands(lab: RunningLab, word: str) -> list[int]:
     """The lab's processes with this word in their command."""
     return [
         process
@@ -390,7 +394,7 @@ def is_asked(process: int) -> bool:
     ],
 )
 def test_bad_input_is_refused_and_the_lab_untouched(
-    lab: Lab, arguments: tuple[str, ...], said: str
+    lab: RunningLab, arguments: tuple[str, ...], said: str
 ) -> None:
     before = state(lab)
     outcome = rocelab("traffic", NAME, *arguments)
@@ -415,7 +419,7 @@ def test_a_lab_that_is_not_up_is_refused() -> None:
     "number", mostly_long((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (signal.SIGKILL,))
 )
 def test_a_command_ended_in_mid_run_leaves_the_lab_as_it_was(
-    lab: Lab, tmp_path: Path, number: int
+    lab: RunningLab, tmp_path: Path, number: int
 ) -> None:
     before = state(lab)
     daemons = len(processes(lab))
@@ -435,7 +439,7 @@ def test_a_command_ended_in_mid_run_leaves_the_lab_as_it_was(
     assert state(lab) == before
 
 
-def processes(lab: Lab) -> list[int]:
+def processes(lab: RunningLab) -> list[int]:
     """All processes in the lab: during a run the daemons, four agents and four captures."""
     return sorted(
         processes_in(lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes)
@@ -443,13 +447,13 @@ def processes(lab: Lab) -> list[int]:
 
 
 @pytest.mark.few_at_once
-def test_a_second_job_waits_its_turn_elsewhere(lab: Lab) -> None:
+def test_a_second_job_waits_its_turn_elsewhere(lab: RunningLab) -> None:
     with lab.locked(), pytest.raises(InputError, match="another command is working"):
         run_job(lab, job(pattern="allreduce", size="1MB"))
 
 
 @pytest.mark.few_at_once
-def test_a_dead_nic_is_a_queue_pair_in_error(lab: Lab, tmp_path: Path) -> None:
+def test_a_dead_nic_is_a_queue_pair_in_error(lab: RunningLab, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(
         "pattern: pairs\nranks: 4\nsize: 1MB\ntransport: {ack_timeout: 20us, retries: 1, qps: 1}\n"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rocelab.lab.inuse import in_use, user_of
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux.links import read_counters
 from rocelab.linux.namespaces import inside
 from rocelab.record import LabFiles
@@ -41,13 +41,13 @@ pytestmark = pytest.mark.side_by_side
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     with live_lab(tmp_path_factory.mktemp("live"), "live-tiny") as lab:
         yield lab
 
 
 @pytest.fixture
-def lab(made: Lab) -> Lab:
+def lab(made: RunningLab) -> RunningLab:
     """The lab of all tests, up again if one took it down."""
     if not made.is_running:
         made.start()
@@ -61,7 +61,7 @@ class Shared:
         self._stack = ExitStack()
         self._server: Server | None = None
 
-    def server_of(self, lab: Lab) -> Server:
+    def server_of(self, lab: RunningLab) -> Server:
         if self._server is None:
             self._server = self._stack.enter_context(served(lab))
         return self._server
@@ -74,14 +74,14 @@ class Shared:
 
 
 @pytest.fixture(scope="module")
-def shared(made: Lab) -> Iterator[Shared]:
+def shared(made: RunningLab) -> Iterator[Shared]:
     shared = Shared()
     yield shared
     shared.end()
 
 
 @pytest.fixture
-def server(lab: Lab, shared: Shared) -> Server:
+def server(lab: RunningLab, shared: Shared) -> Server:
     return shared.server_of(lab)
 
 
@@ -104,12 +104,12 @@ def until_the_fault_ends(stream: Stream, number: int) -> list[Event]:
     return events
 
 
-def has_carrier(lab: Lab) -> bool:
+def has_carrier(lab: RunningLab) -> bool:
     return not lab.node("rtsw1").port_faults([lab.fabric.link_by_name[LINK]])
 
 
 def test_a_link_that_the_page_breaks_is_dark_in_the_kernel_and_in_the_stream_and_comes_back(
-    lab: Lab, server: Server
+    lab: RunningLab, server: Server
 ) -> None:
     def states() -> list[str]:
         kind, fabric = Stream(server).next()
@@ -142,7 +142,7 @@ def test_a_link_that_the_page_breaks_is_dark_in_the_kernel_and_in_the_stream_and
 
 
 def test_a_fault_of_the_page_is_in_the_lab_s_record_until_it_is_undone(
-    lab: Lab, server: Server
+    lab: RunningLab, server: Server
 ) -> None:
     _, answer = server.post("/faults", fault(lasts="10m"))
     listed = json.loads(rocelab("fault", "list", lab.name, "--json").stdout)
@@ -156,7 +156,7 @@ def test_a_fault_of_the_page_is_in_the_lab_s_record_until_it_is_undone(
     assert refused["error"] == f"lab {lab.name} has no fault 7"
 
 
-def test_a_fault_from_elsewhere_is_shown_and_can_be_undone(lab: Lab, server: Server) -> None:
+def test_a_fault_from_elsewhere_is_shown_and_can_be_undone(lab: RunningLab, server: Server) -> None:
     stream = news(server)
     assert rocelab("fault", "inject", lab.name, "carrier-down", f"link={LINK}").returncode == 0
     noted = stream.until(lambda event: event["kind"] == "fault" and event["begins"])
@@ -165,7 +165,9 @@ def test_a_fault_from_elsewhere_is_shown_and_can_be_undone(lab: Lab, server: Ser
     assert has_carrier(lab)
 
 
-def test_a_client_that_lost_its_connection_gets_what_it_missed(lab: Lab, server: Server) -> None:
+def test_a_client_that_lost_its_connection_gets_what_it_missed(
+    lab: RunningLab, server: Server
+) -> None:
     last_id = server.read("/fabric.json")["id"]
     stream = Stream(server, last_id)
     status, answer = server.post("/faults", fault(lasts="100ms"))
@@ -184,7 +186,7 @@ def is_used_by(what: str | None) -> Callable[[Event], bool]:
 
 
 def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
-    lab: Lab, server: Server
+    lab: RunningLab, server: Server
 ) -> None:
     stream = news(server)
     assert server.post("/traffic", LONG_JOB) == (201, {})
@@ -214,7 +216,7 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
 
 
 def test_faults_come_and_go_beside_a_job_that_allows_them_and_the_result_names_them(
-    lab: Lab, server: Server, tmp_path: Path
+    lab: RunningLab, server: Server, tmp_path: Path
 ) -> None:
     options = "--pattern allreduce --ranks 4 --size 1MB --qps 2 --iterations 60 --allow-faults"
     stream = news(server)
@@ -241,7 +243,7 @@ def test_faults_come_and_go_beside_a_job_that_allows_them_and_the_result_names_t
 
 @pytest.mark.long
 def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agree(
-    lab: Lab, server: Server
+    lab: RunningLab, server: Server
 ) -> None:
     def seen(flow: Event) -> set[str]:
         status, document = server.post("/observe", flow)
@@ -265,7 +267,7 @@ def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agr
 
 
 def test_a_job_is_refused_while_another_command_uses_the_lab_which_is_shown(
-    lab: Lab, server: Server
+    lab: RunningLab, server: Server
 ) -> None:
     stream = news(server)
     with in_use(LabFiles(lab.name), "a drill"):
@@ -280,7 +282,7 @@ def test_a_job_is_refused_while_another_command_uses_the_lab_which_is_shown(
 
 
 def test_counters_are_those_of_the_kernel_between_two_of_its_own_readings(
-    lab: Lab, server: Server
+    lab: RunningLab, server: Server
 ) -> None:
     def sent() -> int:
         return inside(lab.node("rtsw1").netns, read_counters)["ctsw1"].tx_packets
@@ -299,12 +301,14 @@ def test_counters_are_those_of_the_kernel_between_two_of_its_own_readings(
     assert before <= result["ends"][0]["counters"]["tx_packets"] <= sent()
 
 
-def test_losses_of_carrier_count_from_when_the_lab_was_up(lab: Lab, server: Server) -> None:
+def test_losses_of_carrier_count_from_when_the_lab_was_up(lab: RunningLab, server: Server) -> None:
     ends = server.read("/link?name=rtsw4:ctsw2")["ends"]
     assert [end["counters"]["carrier_losses"] for end in ends] == [0, 0]
 
 
-def test_a_node_s_panel_has_its_sessions_configuration_and_log(lab: Lab, server: Server) -> None:
+def test_a_node_s_panel_has_its_sessions_configuration_and_log(
+    lab: RunningLab, server: Server
+) -> None:
     document = server.read("/node/rtsw1")
     assert [session["state"] for session in document["sessions"]] == ["Established"] * 2
     assert [session["peer"] for session in document["sessions"]] == ["ctsw1", "ctsw2"]
@@ -313,7 +317,7 @@ def test_a_node_s_panel_has_its_sessions_configuration_and_log(lab: Lab, server:
     assert server.read("/node/srv1-1")["sessions"] == []
 
 
-def test_a_path_is_that_of_the_command(lab: Lab, server: Server) -> None:
+def test_a_path_is_that_of_the_command(lab: RunningLab, server: Server) -> None:
     wait_until_whole(lab)
     flow = ("--src", "srv1-1", "--dst", "srv3-1", "--sport", "50000")
     expected = json.loads(rocelab("path", lab.name, *flow, "--json").stdout)
@@ -322,7 +326,9 @@ def test_a_path_is_that_of_the_command(lab: Lab, server: Server) -> None:
     assert server.post("/path", {**asked, "dst": "srv9-1"})[0] == 400
 
 
-def test_nothing_listens_elsewhere_and_only_root_reads_the_secret(lab: Lab, server: Server) -> None:
+def test_nothing_listens_elsewhere_and_only_root_reads_the_secret(
+    lab: RunningLab, server: Server
+) -> None:
     port = urlsplit(server.url).port
     listening = [
         line.split()[1]
@@ -345,7 +351,7 @@ def test_nothing_listens_elsewhere_and_only_root_reads_the_secret(lab: Lab, serv
 
 
 @pytest.mark.usefixtures("unserved")
-def test_what_the_page_broke_is_undone_when_its_server_ends_or_is_killed(lab: Lab) -> None:
+def test_what_the_page_broke_is_undone_when_its_server_ends_or_is_killed(lab: RunningLab) -> None:
     with served(lab) as server:
         assert server.post("/faults", fault(lasts="10m"))[0] == 201
         assert server.end(signal.SIGTERM) == 143
@@ -362,7 +368,7 @@ def test_what_the_page_broke_is_undone_when_its_server_ends_or_is_killed(lab: La
 
 @pytest.mark.long
 @pytest.mark.usefixtures("unserved")
-def test_a_server_that_was_killed_and_started_again_is_the_same_page(lab: Lab) -> None:
+def test_a_server_that_was_killed_and_started_again_is_the_same_page(lab: RunningLab) -> None:
     with served(lab) as first:
         stream = Stream(first)
         stream.next()
@@ -376,7 +382,7 @@ def test_a_server_that_was_killed_and_started_again_is_the_same_page(lab: Lab) -
 
 @pytest.mark.long
 @pytest.mark.usefixtures("unserved")
-def test_a_job_ends_with_its_server(lab: Lab) -> None:
+def test_a_job_ends_with_its_server(lab: RunningLab) -> None:
     with served(lab) as server:
         assert server.post("/traffic", LONG_JOB)[0] == 201
         assert server.end(signal.SIGTERM) == 143
@@ -390,7 +396,7 @@ def test_a_job_ends_with_its_server(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("unserved")
-def test_read_only_breaks_nothing(lab: Lab) -> None:
+def test_read_only_breaks_nothing(lab: RunningLab) -> None:
     with served(lab, "--read-only") as server:
         assert server.read("/fabric.json")["read_only"] is True
         assert server.read("/traffic") == {"state": None}
@@ -404,7 +410,7 @@ def test_read_only_breaks_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("unserved")
-def test_the_server_ends_with_the_lab(lab: Lab) -> None:
+def test_the_server_ends_with_the_lab(lab: RunningLab) -> None:
     with served(lab) as server:
         assert rocelab("down", lab.name).returncode == 0
         assert server.process.wait(LIMIT_S) == 1
@@ -414,7 +420,7 @@ def test_the_server_ends_with_the_lab(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("unserved")
-def test_events_follow_a_lab_without_a_page(lab: Lab) -> None:
+def test_events_follow_a_lab_without_a_page(lab: RunningLab) -> None:
     assert rocelab("fault", "inject", lab.name, "carrier-down", f"link={LINK}").returncode == 0
     with subprocess.Popen(
         [*PROGRAM, "events", lab.name, "--json"], stdout=subprocess.PIPE, text=True

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Position, expect
 
 from rocelab.lab.inuse import in_use
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux.processes import name_of
 from rocelab.live.state import METRICS
 from rocelab.record import LabFiles
@@ -105,13 +105,13 @@ TABS = 6
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     with live_lab(tmp_path_factory.mktemp("live"), "live-seen") as lab:
         yield lab
 
 
 @pytest.fixture(scope="module")
-def server(lab: Lab) -> Iterator[Server]:
+def server(lab: RunningLab) -> Iterator[Server]:
     with served(lab) as server:
         yield server
 
@@ -231,7 +231,7 @@ def test_the_last_minutes_are_saved_as_a_page_that_needs_no_server(
 
 
 def test_a_new_tab_shows_the_load_of_the_last_minutes_with_its_unit(
-    look: Looking, lab: Lab, server: Server
+    look: Looking, lab: RunningLab, server: Server
 ) -> None:
     since_ns = server.read("/history?link=rtsw1:ctsw1")["t_ns"][-1]
     send = ["ping", "-c", "200", "-i", "0.001", "-s", "8000", "198.18.0.19"]
@@ -273,7 +273,7 @@ def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
 
 
 def test_a_scheme_is_switched_by_the_page_and_by_others_for_all_who_look(
-    look: Looking, lab: Lab, server: Server
+    look: Looking, lab: RunningLab, server: Server
 ) -> None:
     page = look.at(server.url)
     scheme = page.locator("#scheme")
@@ -316,7 +316,7 @@ def test_the_path_of_a_flow_is_shown(look: Looking, server: Server) -> None:
 
 
 def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
-    look: Looking, lab: Lab, server: Server
+    look: Looking, lab: RunningLab, server: Server
 ) -> None:
     page, other = look.at(server.url), look.at(server.url)
     traffic = page.locator("#traffic")
@@ -369,7 +369,9 @@ def test_a_cable_is_pulled_under_probes_and_the_page_names_the_outage_of_each_fl
     assert lost
     rows = impact.locator("#outages li")
     expect(rows.first).to_be_visible()
-    named = dict(re.fullmatch(OUTAGE, text).groups() for text in rows.all_text_contents())  # type: ignore[union-attr]
+    outages = [re.fullmatch(OUTAGE, text) for text in rows.all_text_contents()]
+    named = {outage[1]: outage[2] for outage in outages if outage}
+    assert all(outages)
     assert set(named) <= set(lost)
     assert {int(count.replace(",", "")) for count in named.values()} <= set(lost.values())
     # The lane of losses has it too, and BGP's steps are on the axis of the plots.
@@ -404,7 +406,7 @@ def test_a_job_of_the_page_is_broken_by_a_click_and_is_disturbed(
 
 
 def test_a_queue_pair_that_sends_is_chosen_and_seen_on_its_path(
-    look: Looking, lab: Lab, server: Server
+    look: Looking, lab: RunningLab, server: Server
 ) -> None:
     page = look.at(server.url)
     flow = page.locator("#flow")
@@ -423,7 +425,7 @@ def test_a_queue_pair_that_sends_is_chosen_and_seen_on_its_path(
 
 
 def test_what_else_uses_the_lab_is_shown_instead_of_the_form(
-    look: Looking, lab: Lab, server: Server
+    look: Looking, lab: RunningLab, server: Server
 ) -> None:
     page = look.at(server.url)
     traffic = page.locator("#traffic")
@@ -610,7 +612,7 @@ def test_the_first_steps_send_pull_a_cable_and_lead_to_the_impact(
 
 
 def test_packets_of_a_port_are_captured_to_a_file(
-    look: Looking, lab: Lab, server: Server, tmp_path: Path
+    look: Looking, lab: RunningLab, server: Server, tmp_path: Path
 ) -> None:
     page = look.at(server.url)
     page.get_by_role("button", name="rtsw1: as planned").click()
@@ -733,7 +735,7 @@ def test_zones_are_folded_and_unfold_by_a_click(look: Looking) -> None:
 
 
 def test_the_page_goes_on_when_its_server_comes_back(
-    look: Looking, lab: Lab, server: Server
+    look: Looking, lab: RunningLab, server: Server
 ) -> None:
     page = look.at(server.url)
     expect(page.locator("#read")).to_contain_text("read at")
@@ -751,7 +753,7 @@ def test_the_page_goes_on_when_its_server_comes_back(
 
 
 def test_vtysh_answers_in_the_page_and_what_a_shell_has_started_ends_with_its_tab_or_the_server(
-    look: Looking, lab: Lab
+    look: Looking, lab: RunningLab
 ) -> None:
     node = lab.node("rtsw1")
     before = set(node.processes())

@@ -154,7 +154,7 @@ def test_a_captured_pause_frame_is_one_for_tshark(rig: Rig, tmp_path: Path) -> N
     assert captured.returncode == 0
     fields = ("macc.opcode", "macc.cbfc.enbv", f"macc.cbfc.pause_time.c{LOSSLESS}", "eth.dst")
     asked = [f"-e{field}" for field in fields]
-    command = ["tshark", "-r", file, "-Y", "macc", "-T", "fields", *asked]
+    command = ["tshark", "-r", str(file), "-Y", "macc", "-T", "fields", *asked]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     frame = "\t".join(("0x0101", f"0x{1 << LOSSLESS:04x}", "65535", "01:80:c2:00:00:01"))
     assert set(text.splitlines()) == {frame}
@@ -371,8 +371,8 @@ def kill_the_child(rig: Rig) -> None:
 def kill_the_supervisor(rig: Rig) -> None:
     supervisor, *others = rig.processes()
     os.kill(supervisor, signal.SIGKILL)
-    for other in others:
-        wait_until(lambda pid=other: not Path(f"/proc/{pid}").exists(), "its children end")
+    folders = [Path(f"/proc/{other}") for other in others]
+    wait_until(lambda: not any(folder.exists() for folder in folders), "its children end")
     assert not rig.is_gated(rig.gate)
     control.start(rig.plan, rig.files)
 

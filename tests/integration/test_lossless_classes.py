@@ -25,7 +25,7 @@ from rocelab.faults.schedule import expand
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.linux.namespaces import inside
@@ -56,14 +56,14 @@ FAULT: TypeAdapter[FaultSpec] = TypeAdapter(FaultSpec)
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
 REORDERING = ("spray", "flowlet")
 FAULT_FROM_NS, FAULT_TO_NS = 1 * S, 3 * S
-KEEPING = {
+KEEPING: dict[str, dict[str, str | int]] = {
     "rate-degrade": {"link": "rtsw2:ctsw1", "rate": "25%"},
     "host-pause": {"server": "srv2-1"},
     "daemon-hang": {"switch": "ctsw1"},
 }
 """Faults that lose and reorder nothing."""
 
-LOSING = {
+LOSING: dict[str, dict[str, str | int]] = {
     "carrier-down": {"link": "rtsw2:ctsw1"},
     "nic-port-down": {"server": "srv2-1"},
     "power-loss": {"switch": "ctsw1"},
@@ -181,7 +181,7 @@ def test_dcqcn_marks_and_pauses_in_one_run(rig: Rig) -> None:
 
 
 @contextmanager
-def scheme_of(lab: Lab, kind: str) -> Iterator[None]:
+def scheme_of(lab: RunningLab, kind: str) -> Iterator[None]:
     scheme: SchemeSpec = TypeAdapter(SchemeSpec).validate_python(kind)
     lab.steering.set_scheme(scheme)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from time import monotonic_ns
 
@@ -48,7 +49,7 @@ def test_an_incast_pauses_and_loses_nothing(name: str, tmp_path: Path) -> None:
     with running(Lab.planned(file)) as lab:
         report = measured(lambda: run_job(lab, JobSpec.model_validate(JOB)))
         with PauseReader(lab.fabric) as reader:
-            wait_until(lambda reader=reader: is_at_rest(reader), "nothing is paused or queued")
+            wait_until(partial(is_at_rest, reader), "nothing is paused or queued")
             assert reader.imbalance() == ()
     lossless = report.lossless
     assert lossless is not None

@@ -218,7 +218,7 @@ def test_a_port_resumes_when_it_holds_the_offset_less_than_the_threshold_of_that
 
         def resumes(packets: int) -> bool:
             beyond = max(0, packets * stream.frame - pfc.reserved)
-            return beyond <= 2**pfc.dynamic_th * (shared - beyond) - pfc.xon_offset
+            return beyond <= 2.0**pfc.dynamic_th * (shared - beyond) - pfc.xon_offset
 
         def stands() -> bool:
             held = stream.count("held")

@@ -19,7 +19,7 @@ from rocelab.dataplane.pfc import control
 from rocelab.dataplane.pfc.journal import JournalAction
 from rocelab.dataplane.pfc.reading import PauseReader
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor, Snapshot
 from rocelab.record import LabFiles
@@ -55,7 +55,7 @@ SPEC = HealthSpec.model_validate({"interval": "200ms"})
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, str]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningLab, str]]:
     """A lab, and its status before it has carried anything."""
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
@@ -64,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, str]]:
 
 
 @pytest.fixture
-def lab(made: tuple[Lab, str]) -> Lab:
+def lab(made: tuple[RunningLab, str]) -> RunningLab:
     return made[0]
 
 
@@ -73,11 +73,11 @@ def shown() -> dict[tuple[str, str], dict[str, Any]]:
     return {(port["node"], port["peer"]): port for port in read("status", NAME)["pfc"]["ports"]}
 
 
-def test_a_lab_that_has_carried_nothing_has_paused_nothing(made: tuple[Lab, str]) -> None:
+def test_a_lab_that_has_carried_nothing_has_paused_nothing(made: tuple[RunningLab, str]) -> None:
     assert "no pauses so far" in made[1]
 
 
-def test_pauses_are_no_loss_and_both_ends_count_them(lab: Lab) -> None:
+def test_pauses_are_no_loss_and_both_ends_count_them(lab: RunningLab) -> None:
     """Three senders of a rack share one uplink and would need three."""
     transport = {"ecn": "not-ect", "dcqcn": False}
     job = {"pattern": "alltoall", "ranks": 6, "size": "1MB", "transport": transport}
@@ -107,7 +107,7 @@ def test_pauses_are_no_loss_and_both_ends_count_them(lab: Lab) -> None:
     assert "ports that paused or were paused" in rocelab("status", NAME).stdout
 
 
-def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: Lab) -> None:
+def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: RunningLab) -> None:
     slot = slot_of_a_nic(lab)
     place = "srv1-1:rtsw1 to srv1-1"
     names = {f"{link.name} to {link.receiver}" for link in lab.fabric.directed_links}
@@ -146,7 +146,7 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
     ],
 )
 def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(
-    lab: Lab, number: signal.Signals, said: str
+    lab: RunningLab, number: signal.Signals, said: str
 ) -> None:
     job = {"pattern": "alltoall", "ranks": 6, "size": "4MB", "iterations": 2}
     transport = {"ecn": "not-ect", "dcqcn": False}
@@ -172,7 +172,7 @@ def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(
     )
 
 
-def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> None:
+def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: RunningLab) -> None:
     with PauseReader(lab.fabric) as reader:
         plan = reader.plan
     os.kill(processes_of(FILES).supervisor, signal.SIGKILL)
@@ -191,7 +191,7 @@ def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> No
         control.start(plan, FILES)
 
 
-def slot_of_a_nic(lab: Lab) -> int:
+def slot_of_a_nic(lab: RunningLab) -> int:
     """The slot of a server's NIC."""
     with PauseReader(lab.fabric) as reader:
         return reader.plan.slots["srv1-1", "rtsw1"]

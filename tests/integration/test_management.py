@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.lab import RunningLab
 from rocelab.lab.management import ManagementFiles, open_ssh
 from rocelab.lab.status import known_labs
 from rocelab.lab.teardown import take_down
@@ -25,7 +25,7 @@ LAB = "t-management"
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     fabric = "{kind: clos, racks: 2, spines: 2}"
     file.write_text(f"name: {LAB}\nfabric: {fabric}\nmanagement: true\n")
@@ -47,7 +47,7 @@ def said(node: str, command: str) -> str:
     return answer
 
 
-def test_ssh_ends_in_the_node_and_vtysh_is_that_switchs(lab: Lab) -> None:
+def test_ssh_ends_in_the_node_and_vtysh_is_that_switchs(lab: RunningLab) -> None:
     addresses = json.loads(said("rtsw1", "ip -json -4 address"))
     names = {address["ifname"] for address in addresses}
     assert {"mgmt0", "ctsw1", "ctsw2"} <= names
@@ -60,7 +60,7 @@ def test_ssh_ends_in_the_node_and_vtysh_is_that_switchs(lab: Lab) -> None:
     ]
 
 
-def test_openssh_itself_reaches_a_node_by_its_name(lab: Lab) -> None:
+def test_openssh_itself_reaches_a_node_by_its_name(lab: RunningLab) -> None:
     configuration = ManagementFiles(LabFiles(LAB)).configuration
     done = subprocess.run(
         ["ssh", "-F", configuration, "ctsw2", "ip -json link show dev rtsw1"],
@@ -73,31 +73,31 @@ def test_openssh_itself_reaches_a_node_by_its_name(lab: Lab) -> None:
     assert json.loads(done.stdout)[0]["ifname"] == "rtsw1"
 
 
-def test_a_switch_that_is_cut_off_from_the_fabric_is_still_reached(lab: Lab) -> None:
+def test_a_switch_that_is_cut_off_from_the_fabric_is_still_reached(lab: RunningLab) -> None:
     for link in lab.fabric.links_of["rtsw2"]:
         said("rtsw2", f"ip link set dev {link.port('rtsw2').interface} down")
     state = json.loads(said("rtsw2", "ip -json link show type veth"))
     assert {interface["ifname"] for interface in state if "UP" in interface["flags"]} == {"mgmt0"}
 
 
-def test_the_fabric_knows_nothing_of_the_management_network(lab: Lab) -> None:
+def test_the_fabric_knows_nothing_of_the_management_network(lab: RunningLab) -> None:
     routes = json.loads(said("ctsw1", "vtysh -c 'show bgp ipv4 unicast json'"))["routes"]
     assert routes
     assert not [prefix for prefix in routes if prefix.startswith("100.64.")]
 
 
-def test_its_own_namespace_is_not_listed_as_a_node(lab: Lab) -> None:
+def test_its_own_namespace_is_not_listed_as_a_node(lab: RunningLab) -> None:
     (listed,) = (lab for lab in known_labs() if lab.name == LAB)
     assert listed.nodes == len(lab.fabric.nodes)
 
 
-def test_the_machines_own_network_has_nothing_of_it(lab: Lab) -> None:
+def test_the_machines_own_network_has_nothing_of_it(lab: RunningLab) -> None:
     interfaces = Path("/proc/self/net/dev").read_text()
     assert "mgmt0" not in interfaces
     assert not any(f"{node.name}:" in interfaces for node in lab.fabric.nodes)
 
 
-def test_the_inventory_for_ssh_is_the_one_that_gets_in(lab: Lab, tmp_path: Path) -> None:
+def test_the_inventory_for_ssh_is_the_one_that_gets_in(lab: RunningLab, tmp_path: Path) -> None:
     configuration = tmp_path / "config"
     configuration.write_text(rocelab("inventory", LAB, "--format", "ssh").stdout)
     outcome = subprocess.run(
@@ -114,7 +114,7 @@ def test_the_inventory_for_ssh_is_the_one_that_gets_in(lab: Lab, tmp_path: Path)
     assert f"Host {name}\n  HostName {address}\n" in configuration.read_text()
 
 
-def test_the_inventory_for_ansible_has_a_group_for_each_role(lab: Lab) -> None:
+def test_the_inventory_for_ansible_has_a_group_for_each_role(lab: RunningLab) -> None:
     everything = yaml.safe_load(rocelab("inventory", LAB).stdout)["all"]
     assert set(everything["children"]) == {"rtsw", "ctsw", "server", "switches"}
     assert set(everything["children"]["rtsw"]["hosts"]) == {"rtsw1", "rtsw2"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab import Lab
+from rocelab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.record import recorded_labs
 from tests.helpers.page_python import LAB, ON_A_LAB, ROOT, WITH_A_LAB_OF_THEIR_OWN, run_block
@@ -29,13 +29,15 @@ def lab_file(folder: Path, name: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     with running(Lab.planned(lab_file(tmp_path_factory.mktemp("lab"), NAME))) as made:
         yield made
 
 
 @pytest.mark.parametrize("name", ON_A_LAB)
-def test_python_of_a_page_runs_on_a_lab_that_is_up(name: str, lab: Lab, tmp_path: Path) -> None:
+def test_python_of_a_page_runs_on_a_lab_that_is_up(
+    name: str, lab: RunningLab, tmp_path: Path
+) -> None:
     ran = run_block(name, tmp_path, lab=lab.name)
     assert ran.returncode == 0, ran.stderr
 

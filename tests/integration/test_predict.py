@@ -8,7 +8,7 @@ import pytest
 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.observe.timeline import opened_namespaces
@@ -43,7 +43,7 @@ def job(**keys: object) -> JobSpec:
     return JobSpec.model_validate(shared | {"transport": transport} | keys)
 
 
-def counted(lab: Lab, specs: Sequence[JobSpec]) -> tuple[tuple[JobReport, ...], LinkPackets]:
+def counted(lab: RunningLab, specs: Sequence[JobSpec]) -> tuple[tuple[JobReport, ...], LinkPackets]:
     """Data packets of jobs at once, by link and sender, by sockets of the ports' own kernels."""
     with (
         opened_namespaces(lab, lab.fabric.nodes) as netns_of,
@@ -57,13 +57,13 @@ def problems_of(run: tuple[tuple[JobReport, ...], LinkPackets]) -> list[str]:
     return [problem for report in run[0] for problem in report.problems]
 
 
-def predicted(lab: Lab, fabric: Fabric, specs: Sequence[JobSpec]) -> LinkPackets:
+def predicted(lab: RunningLab, fabric: Fabric, specs: Sequence[JobSpec]) -> LinkPackets:
     loads = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, specs)), Setting(lab.read_fibs()))
     assert loads.packets is not None
     return by_link(fabric, loads.packets)
 
 
-def assert_equal(lab: Lab, fabric: Fabric, *specs: JobSpec) -> None:
+def assert_equal(lab: RunningLab, fabric: Fabric, *specs: JobSpec) -> None:
     reports, packets = measured(lambda: counted(lab, specs), problems_of)
     assert [report.errors for report in reports] == [()] * len(specs)
     assert [report.transport.retransmitted for report in reports] == [0] * len(specs)
@@ -76,7 +76,9 @@ def assert_equal(lab: Lab, fabric: Fabric, *specs: JobSpec) -> None:
 
 
 @pytest.fixture(scope="module", params=mostly_long(KINDS, ("t-pred-clos",)))
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningLab]:
     """A lab of each kind in turn."""
     name: str = request.param
     file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
@@ -85,7 +87,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield made
 
 
-def test_a_job_lands_where_it_was_predicted(lab: Lab) -> None:
+def test_a_job_lands_where_it_was_predicted(lab: RunningLab) -> None:
     split = {"qps": 3, "strategy": "split", "ecn": "not-ect"}
     ring = job(pattern="allreduce", placement="fragmented", transport=split)
     assert_equal(lab, lab.fabric, job(), ring)
@@ -99,7 +101,7 @@ def scheme(kind: str) -> SchemeSpec:
 
 @pytest.mark.parametrize("lab", ["t-pred-clos"], indirect=True, scope="module")
 @pytest.mark.parametrize("kind", ["e-ecmp", "path-pinning"])
-def test_steered_flows_land_where_they_were_predicted(lab: Lab, kind: str) -> None:
+def test_steered_flows_land_where_they_were_predicted(lab: RunningLab, kind: str) -> None:
     with lab.locked():
         lab.steering.set_scheme(scheme(kind))
     try:

@@ -28,7 +28,7 @@ from rocelab.dataplane.queues.reading import (
     read_queue_counters,
 )
 from rocelab.faults.kinds.rate_degrade import RateDegrade
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import namespaces, probes
 from rocelab.observe.queues import QueueWatch
@@ -556,7 +556,7 @@ def test_a_port_keeps_its_queues_over_a_flap(make_lab: MakeLab) -> None:
     assert run.rate_bps() == pytest.approx(8e6, rel=0.02)
 
 
-def is_up(lab: Lab, node: str, interface: str) -> bool:
+def is_up(lab: RunningLab, node: str, interface: str) -> bool:
     """Whether the kernel sends there, which it does slightly later than the link is up."""
     (link,) = json.loads(lab.node(node).exec(["ip", "-json", "link", "show", interface]).stdout)
     return bool(link["operstate"] == "UP")
@@ -598,7 +598,7 @@ def test_a_session_stays_while_its_port_is_full_for_longer_than_the_hold_time(
     assert sessions(lab) == before
 
 
-def sessions(lab: Lab) -> str:
+def sessions(lab: RunningLab) -> str:
     """Peers with the time each session was established."""
     peers = vty_json(
         lab.node("rtsw1").daemon_files, "bgpd", "show bgp ipv4 unicast summary json", dict
@@ -677,5 +677,5 @@ def test_the_engine_red_sorts_drops_and_counts_on_this_kernel(
     assert 50_000 < max(sample.depth_bytes for sample in sampler.samples) <= 100_000
 
 
-def lab_class(lab: Lab, dscp: int) -> int:
+def lab_class(lab: RunningLab, dscp: int) -> int:
     return plan_queues(lab.fabric).class_of_dscp[dscp]

@@ -8,6 +8,7 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,10 @@ def test_results_that_have_no_room_leave_no_half_files(
     assert left == [f"{tmp_path}/out/{name}" for name in files]
 
 
+def is_asleep(pid: int) -> bool:
+    return processes.name_of(pid) == "sleep"
+
+
 def test_adopting_needs_no_right_that_process_1_has_and_root_has_not() -> None:
     (ptrace,) = (capability for capability in CAPABILITIES if capability.name == "CAP_SYS_PTRACE")
     sleep = ("sleep", "600")
@@ -181,7 +186,7 @@ def test_adopting_needs_no_right_that_process_1_has_and_root_has_not() -> None:
             process = subprocess.Popen([*started_without(ptrace), *command])
             stack.callback(process.wait)
             stack.callback(process.kill)
-            wait_until(lambda pid=process.pid: processes.name_of(pid) == "sleep", f"{name} sleeps")
+            wait_until(partial(is_asleep, process.pid), f"{name} sleeps")
             nodes.append(RunningContainer(name, "", "", "linux", "", process.pid))
         with without(ptrace):
             with pytest.raises(PermissionError):

@@ -460,7 +460,9 @@ def test_a_drill_there_ends_with_the_report_that_it_has_here(
         outputs = ("--json", "--out", "there", "--junit", "there.xml")
         return server.rocelab("drill", "run", "short.yaml", *outputs, cwd=tmp_path)
 
-    code, out, errors = measured(run_there, lambda ran: problems_of_drill(from_json(ran[1])))
+    code, out, errors = measured(
+        run_there, lambda ran: problems_of_drill(from_json(ran[1].decode()))
+    )
     assert code == 0, errors
     result = json.loads(out)
     here = measured(lambda: run_drill(Path("short.yaml")), problems_of_drill)

@@ -111,7 +111,7 @@ def stack(kind: str, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def lab(kind: str, stack: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(kind: str, stack: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """A small lab that is up, on a machine with other settings than the kernel's own."""
     name = f"it-run-{kind}"
     file = tmp_path_factory.mktemp(name) / "lab.yaml"
@@ -125,7 +125,7 @@ def lab(kind: str, stack: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     take_down(name)
 
 
-def test_every_table_has_every_route_at_full_width(lab: Lab) -> None:
+def test_every_table_has_every_route_at_full_width(lab: RunningLab) -> None:
     fabric = lab.fabric
     for node, routes in expected_routes(fabric).items():
         widths = {
@@ -135,7 +135,7 @@ def test_every_table_has_every_route_at_full_width(lab: Lab) -> None:
             assert widths[prefix] == expected_width(fabric, links)
 
 
-def test_nodes_have_nothing_of_the_machine_s_settings(lab: Lab) -> None:
+def test_nodes_have_nothing_of_the_machine_s_settings(lab: RunningLab) -> None:
     assert read_status(lab).deviations == ()
     for node in lab.fabric.nodes:
         ports = lab.node(node.name).read_ports().values()
@@ -147,13 +147,13 @@ def test_nodes_have_nothing_of_the_machine_s_settings(lab: Lab) -> None:
         assert {port["ipv4/forwarding"] for port in wired.values()} == {node.is_switch}
 
 
-def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: str) -> None:
+def test_a_lab_is_found_again_with_its_runtime(lab: RunningLab, kind: str) -> None:
     record = read_record(lab.name)
     assert record is not None and record.runtime == kind
     assert RunningLab.open(lab.name).runtime.provider.kind == kind
 
 
-def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: Lab) -> None:
+def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: RunningLab) -> None:
     process = lab.node("rtsw1").exec(["ip", "-json", "link", "show"])
     names = {link["ifname"] for link in json.loads(process.stdout)}
     assert {"ctsw1", "ctsw2", "srv1-1"} <= names
@@ -163,11 +163,11 @@ def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: La
 
 
 def test_each_node_has_its_own_host_name_and_knows_the_others(
-    lab: Lab, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: RunningLab, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a program that spreads over machines asks for them (gethostname(2), getaddrinfo(3))."""
     fabric, machine = lab.fabric, (socket.gethostname(), Path("/etc/hosts").read_bytes())
-    address_of = {node.name: node.loopback for node in fabric.switches}
+    address_of = {node.name: str(node.loopback) for node in fabric.switches}
     address_of |= {node.name: fabric.nics(node.name)[0].ip for node in fabric.servers}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOSTNAME", machine[0])
@@ -200,7 +200,7 @@ def test_each_node_has_its_own_host_name_and_knows_the_others(
     assert machine == (socket.gethostname(), Path("/etc/hosts").read_bytes())
 
 
-def test_a_command_that_leaves_a_process_in_the_background_ends(lab: Lab) -> None:
+def test_a_command_that_leaves_a_process_in_the_background_ends(lab: RunningLab) -> None:
     node = lab.node("srv1-1")
     done = node.exec(["sh", "-c", "echo said; sleep 600 &"])
     assert (done.returncode, done.stdout) == (0, "said\n")
@@ -214,7 +214,7 @@ def test_a_command_that_leaves_a_process_in_the_background_ends(lab: Lab) -> Non
     kill_and_wait(left)
 
 
-def test_a_command_that_does_not_end_is_killed_with_its_children(lab: Lab) -> None:
+def test_a_command_that_does_not_end_is_killed_with_its_children(lab: RunningLab) -> None:
     node = lab.node("srv1-1")
     with pytest.raises(MachineError, match="did not end within 1 s"):
         node.exec(["sh", "-c", "sleep 601 & sleep 601"], timeout_s=1.0)
@@ -226,7 +226,7 @@ def command_of(pid: int) -> list[str]:
 
 
 def test_the_stack_s_command_line_in_a_switch_talks_to_its_own_daemons(
-    lab: Lab, stack: str
+    lab: RunningLab, stack: str
 ) -> None:
     question, answer = ASKED[stack]
     for name in ("rtsw1", "ctsw2"):
@@ -237,7 +237,7 @@ def test_the_stack_s_command_line_in_a_switch_talks_to_its_own_daemons(
             assert f"{answer} {lab.fabric.node(name).loopback}" in said, outcome
 
 
-def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: Lab, stack: str) -> None:
+def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: RunningLab, stack: str) -> None:
     if stack != "frr":
         pytest.skip("vtysh is FRR's")
     for name in ("rtsw1", "ctsw2"):
@@ -253,7 +253,7 @@ def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: Lab, stack: str) -> Non
             assert f"bgp router-id {lab.fabric.node(name).loopback}" in outcome.stdout, outcome
 
 
-def test_a_link_goes_down_and_comes_up_again(lab: Lab) -> None:
+def test_a_link_goes_down_and_comes_up_again(lab: RunningLab) -> None:
     link = lab.link("rtsw1:ctsw2")
     assert carriers(lab, "ctsw2")["rtsw1"]
     link.down()
@@ -263,12 +263,12 @@ def test_a_link_goes_down_and_comes_up_again(lab: Lab) -> None:
     wait_until_whole(lab)
 
 
-def carriers(lab: Lab, node: str) -> dict[str, bool]:
+def carriers(lab: RunningLab, node: str) -> dict[str, bool]:
     links = json.loads(lab.node(node).run_tool(["ip", "-json", "link", "show"]).stdout)
     return {link["ifname"]: "LOWER_UP" in link["flags"] for link in links}
 
 
-def test_packets_arrive_are_counted_and_take_the_predicted_way(lab: Lab) -> None:
+def test_packets_arrive_are_counted_and_take_the_predicted_way(lab: RunningLab) -> None:
     flows = permutation(lab.fabric, 8, 200, 256, seed=1)
 
     def crossings() -> int:
@@ -297,12 +297,12 @@ def test_packets_arrive_are_counted_and_take_the_predicted_way(lab: Lab) -> None
     assert len(set(seen.values())) == 2
 
 
-def reached(lab: Lab) -> int:
+def reached(lab: RunningLab) -> int:
     """Packets that a server received."""
     return lab.link("srv2-1:rtsw2").counters()["rtsw2"].tx_packets
 
 
-def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
+def test_a_daemon_is_killed_and_started_again(lab: RunningLab) -> None:
     node = lab.node("ctsw1")
     before = node.daemons()
     speaker = node.stack.speaker
@@ -318,7 +318,7 @@ def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
     assert {name for name in maps if str(node.daemon_files.library) in maps[name]} == {"bgpd"}
 
 
-def test_a_drill_runs_on_it(lab: Lab, kind: str, stack: str, tmp_path: Path) -> None:
+def test_a_drill_runs_on_it(lab: RunningLab, kind: str, stack: str, tmp_path: Path) -> None:
     """On the running lab: every event, its stages on every switch, and flows that recover."""
     has_stages = stack == "frr"
     (tmp_path / "lab.yaml").write_text(SPEC.format(name=lab.name, stack=stack))

@@ -25,7 +25,7 @@ from rocelab.dataplane.steering.maps import NodeCounters
 from rocelab.dataplane.steering.program import pins_folder
 from rocelab.jobs.placement import find_nic
 from rocelab.lab.inuse import in_use
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.labfile.schemes.base import Headers
 from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
@@ -72,14 +72,14 @@ def flowlet(gap: str) -> FlowletScheme:
     return FlowletScheme.model_validate({"kind": "flowlet", "gap": gap})
 
 
-def start_flowlets(lab: Lab, gap: str) -> None:
+def start_flowlets(lab: RunningLab, gap: str) -> None:
     """Without those of an earlier run: setting the same scheme again resets the counters alone."""
     lab.steering.set_scheme(EcmpScheme())
     lab.steering.set_scheme(flowlet(gap))
 
 
 @pytest.fixture(scope="module")
-def zone_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def zone_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("zone") / "t-scheme-zone.yaml"
     file.write_text(f"name: t-scheme-zone\n{PLAIN}\n")
     with running(Lab.planned(file)) as made:
@@ -87,7 +87,7 @@ def zone_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def zone(no_controller: None, zone_up: Lab) -> Iterator[Lab]:
+def zone(no_controller: None, zone_up: RunningLab) -> Iterator[RunningLab]:
     """A zone that tests share, at dilation 10: complete and without a scheme before each test."""
     yield zone_up
     zone_up.steering.set_scheme(EcmpScheme())
@@ -100,7 +100,7 @@ def zone(no_controller: None, zone_up: Lab) -> Iterator[Lab]:
 
 
 @contextmanager
-def link_down(lab: Lab, name: str) -> Iterator[None]:
+def link_down(lab: RunningLab, name: str) -> Iterator[None]:
     """A link without carrier; afterwards waits until its session has ended and is established
     again: tables that are complete before a late bgpd notices would not stay so."""
     before = sessions_had(lab)
@@ -112,7 +112,7 @@ def link_down(lab: Lab, name: str) -> Iterator[None]:
         wait_until(lambda: sessions_had(lab) > before, "the session's return")
 
 
-def sessions_had(lab: Lab) -> int:
+def sessions_had(lab: RunningLab) -> int:
     """How often rtsw1's sessions have been established; -1 while one is not."""
     frr = lab.node("rtsw1").daemon_files
     peers = vty_json(frr, "bgpd", "show bgp ipv4 unicast summary json", dict)["peers"].values()
@@ -137,7 +137,7 @@ def spines_of(psns: dict[str, list[int]]) -> dict[int, str]:
 
 @pytest.mark.side_by_side
 def test_the_qps_of_one_five_tuple_use_every_uplink_with_e_ecmp_and_one_without(
-    zone: Lab,
+    zone: RunningLab,
 ) -> None:
     assert_e_ecmp_alone_uses_every_uplink(zone)
 
@@ -151,7 +151,7 @@ def test_the_qps_of_one_five_tuple_use_every_uplink_also_where_ports_have_no_que
     assert_e_ecmp_alone_uses_every_uplink(lab)
 
 
-def assert_e_ecmp_alone_uses_every_uplink(lab: Lab) -> None:
+def assert_e_ecmp_alone_uses_every_uplink(lab: RunningLab) -> None:
     with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
         frames = [line.frame(qp, qp=qp) for qp in range(64)]
         assert not (pins_folder(lab.runtime.files)).exists()
@@ -170,7 +170,7 @@ def assert_e_ecmp_alone_uses_every_uplink(lab: Lab) -> None:
 
 
 @pytest.mark.side_by_side
-def test_what_is_not_roce_keeps_the_kernels_path(zone: Lab) -> None:
+def test_what_is_not_roce_keeps_the_kernels_path(zone: RunningLab) -> None:
     lab = zone
     with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
 
@@ -201,7 +201,7 @@ def test_what_is_not_roce_keeps_the_kernels_path(zone: Lab) -> None:
 
 
 @pytest.mark.side_by_side
-def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
+def test_the_models_hash_is_the_programs_to_the_bit(zone: RunningLab) -> None:
     lab = zone
     lab.steering.set_scheme(E_ECMP)
     chance = random.Random(4)
@@ -253,7 +253,9 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
 
 
 @contextmanager
-def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> Iterator[None]:
+def attached(
+    lab: RunningLab, program: int, node: str, interfaces: tuple[str, ...]
+) -> Iterator[None]:
     """A program at the egress of some interfaces of a node, after all others."""
     index_of = {
         link.port(node).interface: link.port(node).index for link in lab.fabric.links_of[node]
@@ -288,7 +290,9 @@ def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> 
     ),
     ids=["zones", "hpn", "fat-tree"],
 )
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningLab]:
     """Labs of several tiers, one after the other; each test sets its own scheme."""
     kind, body = request.param
     name = f"t-scheme-{kind}"
@@ -307,7 +311,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.mark.side_by_side
 @pytest.mark.parametrize("scheme", [E_ECMP, PINNING, TE], ids=lambda scheme: scheme.kind)
 def test_each_flow_takes_the_predicted_path(
-    lab: Lab, no_controller: None, scheme: SchemeSpec
+    lab: RunningLab, no_controller: None, scheme: SchemeSpec
 ) -> None:
     lab.steering.set_scheme(scheme)
     chance = random.Random(lab.name)
@@ -362,7 +366,7 @@ def test_each_flow_takes_the_predicted_path(
     assert moved > compared / 10, "most paths are those without the scheme: nothing was tested"
 
 
-def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(zone: Lab) -> None:
+def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(zone: RunningLab) -> None:
     """40 pauses change the spine at least once: all draw the same one only once in 10^24 runs."""
     gap_ms, margin_ms, flowlets, burst = 60, 10, 41, 5
 
@@ -413,7 +417,7 @@ class FlowletRun:
 
 
 @pytest.mark.side_by_side
-def test_the_flowlets_of_two_qps_are_apart(zone: Lab) -> None:
+def test_the_flowlets_of_two_qps_are_apart(zone: RunningLab) -> None:
     lab, gap_s = zone, 10
 
     def run() -> tuple[dict[int, str], float]:
@@ -438,7 +442,7 @@ def test_the_flowlets_of_two_qps_are_apart(zone: Lab) -> None:
 
 @pytest.mark.side_by_side
 def test_spray_spreads_the_data_of_one_flow_evenly_and_leaves_its_acks_together(
-    zone: Lab,
+    zone: RunningLab,
 ) -> None:
     """Chi-square with 3 degrees of freedom: a correct program fails once in 100,000 runs."""
     lab = zone
@@ -471,7 +475,7 @@ def spine_to(line: SchemeWire, address: str, psn: int) -> str:
 
 @pytest.mark.side_by_side
 def test_a_pinned_packet_leaves_by_its_destinations_slot_and_by_another_when_that_is_gone(
-    zone: Lab,
+    zone: RunningLab,
 ) -> None:
     lab = zone
     lab.steering.set_scheme(PINNING)
@@ -492,12 +496,12 @@ def test_a_pinned_packet_leaves_by_its_destinations_slot_and_by_another_when_tha
     assert spine != uplinks[0]
 
 
-def await_width(lab: Lab, node: str, address: str, width: int) -> None:
+def await_width(lab: RunningLab, node: str, address: str, width: int) -> None:
     what = f"{width} live next hops of {node} for {address}"
     wait_until(lambda: len(live_hops(lab, node, address)) == width, what)
 
 
-def live_hops(lab: Lab, node: str, address: str) -> list[str]:
+def live_hops(lab: RunningLab, node: str, address: str) -> list[str]:
     """The interfaces that a node's kernel spreads packets to an address over, in its order."""
     route = lab.read_fibs()(node).lookup(address)
     return [] if route is None else [hop.interface for hop in route.next_hops if hop.carrier]
@@ -505,7 +509,7 @@ def live_hops(lab: Lab, node: str, address: str) -> list[str]:
 
 @pytest.mark.side_by_side
 def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
-    zone: Lab,
+    zone: RunningLab,
 ) -> None:
     lab = zone
     lab.steering.set_scheme(TE)
@@ -540,13 +544,13 @@ def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
 
 
 @pytest.mark.side_by_side
-def test_entries_are_refused_under_another_scheme(zone: Lab) -> None:
+def test_entries_are_refused_under_another_scheme(zone: RunningLab) -> None:
     zone.steering.set_scheme(E_ECMP)
     with pytest.raises(InputError, match="has no entries: its scheme is e-ecmp"):
         program(zone.steering, {})
 
 
-def test_switching_schemes_under_a_thousand_packets_a_second_loses_none(zone: Lab) -> None:
+def test_switching_schemes_under_a_thousand_packets_a_second_loses_none(zone: RunningLab) -> None:
     schemes: list[SchemeSpec] = [
         E_ECMP,
         SPRAY,
@@ -631,7 +635,7 @@ def alive(what: str, number: int) -> bool:
 
 
 @pytest.mark.side_by_side
-def test_a_scheme_is_set_whatever_a_killed_command_left(zone: Lab) -> None:
+def test_a_scheme_is_set_whatever_a_killed_command_left(zone: RunningLab) -> None:
     lab = zone
     lab.steering.set_scheme(E_ECMP)
     (lab.runtime.files.root / "scheme").unlink()
@@ -652,7 +656,7 @@ def test_a_lab_that_hashes_addresses_alone_is_not_steered(make_lab: MakeLab) -> 
 
 @pytest.mark.side_by_side
 def test_the_command_line_switches_schemes_and_predicts_by_the_one_that_runs(
-    zone: Lab,
+    zone: RunningLab,
 ) -> None:
     lab = zone
     flow = ("path", lab.name, "--src", "srv1-1", "--dst", "srv2-1", "--sport", "50000")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab import Lab
+from rocelab import Lab, RunningLab
 from rocelab.dataplane.queues.reading import read_queue_counters
 from rocelab.jobs.placement import find_nic
 from rocelab.routes.path import walk
@@ -39,12 +39,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lab(file: Path) -> Iterator[Lab]:
+def lab(file: Path) -> Iterator[RunningLab]:
     with running(Lab.planned(file)) as made:
         yield made
 
 
-def test_the_links_found_are_those_of_the_running_kernels_tables(lab: Lab, file: Path) -> None:
+def test_the_links_found_are_those_of_the_running_kernels_tables(
+    lab: RunningLab, file: Path
+) -> None:
     fabric = lab.fabric
     ends = find_nic(fabric, "srv1-1"), find_nic(fabric, "srv3-1")
     taken = walk(fabric, lab.read_fibs(), *ends, 50000)
@@ -59,7 +61,7 @@ def test_one_seed_leaves_half_of_the_links_unused() -> None:
     assert shared.startswith("one seed for all") and shared.endswith("16 of 32 links used")
 
 
-def test_a_pulled_cable_changes_tables_at_both_of_its_ends(lab: Lab) -> None:
+def test_a_pulled_cable_changes_tables_at_both_of_its_ends(lab: RunningLab) -> None:
     lines = printed("flap_link", NAME, "rtsw1:ctsw2")
     assert [line for line in lines if line.endswith(":")] == [
         "rtsw1:ctsw2 down:",
@@ -69,7 +71,7 @@ def test_a_pulled_cable_changes_tables_at_both_of_its_ends(lab: Lab) -> None:
     assert lab.node("rtsw1").exec(["ip", "link", "show", "up", "ctsw2"]).stdout
 
 
-def test_a_drained_switch_forwards_nothing_and_nothing_is_lost(lab: Lab) -> None:
+def test_a_drained_switch_forwards_nothing_and_nothing_is_lost(lab: RunningLab) -> None:
     lines = printed("drain_under_traffic", NAME, "ctsw2")
     rates = [int(line.split()[1].replace(",", "")) for line in lines[:3]]
     assert [line.split()[0] for line in lines[:3]] == ["before:", "drained:", "restored:"]
@@ -83,7 +85,7 @@ def counted(lab: str, *flows: tuple[str, str, str, str]) -> dict[str, dict[str, 
     packets by codepoint, of each source port."""
     # As long as a busy machine may take: it ends once all packets have come.
     packets = sum(int(number) for *_, number in flows)
-    command = [sys.executable, SCRIPTS["count_marks"], lab, "srv3-1", "300", str(packets)]
+    command = [sys.executable, str(SCRIPTS["count_marks"]), lab, "srv3-1", "300", str(packets)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as counting:
         assert counting.stdout is not None
         assert counting.stdout.readline() == "counting\n"
@@ -98,7 +100,7 @@ def counted(lab: str, *flows: tuple[str, str, str, str]) -> dict[str, dict[str, 
     return counts
 
 
-def test_a_flow_arrives_from_its_port_with_its_codepoint(lab: Lab) -> None:
+def test_a_flow_arrives_from_its_port_with_its_codepoint(lab: RunningLab) -> None:
     counts = counted(NAME, ("srv1-1", "50000", "ect0", "100"), ("srv2-1", "50001", "ce", "40"))
     assert counts == {
         "50000": {"not-ect": 0, "ect1": 0, "ect0": 100, "ce": 0},

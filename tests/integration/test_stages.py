@@ -16,7 +16,7 @@ from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.jobs.flow import ProbeStream, permutation
 from rocelab.jobs.placement import find_nic
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux.fibtable import FibOf
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
@@ -59,7 +59,7 @@ def now_ns() -> int:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     file = tmp_path_factory.mktemp("stages") / f"{NAME}.yaml"
     file.write_text(LAB)
     with running(Lab.planned(file)) as lab:
@@ -67,7 +67,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def timeline(lab: Lab) -> Iterator[FibTimeline]:
+def timeline(lab: RunningLab) -> Iterator[FibTimeline]:
     """The FIBs, complete before the test and after it."""
     with (
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
@@ -94,7 +94,7 @@ def assert_in_order(stages: SwitchStages) -> None:
 
 
 @contextmanager
-def watched_machine(lab: Lab, problems: list[str]) -> Iterator[None]:
+def watched_machine(lab: RunningLab, problems: list[str]) -> Iterator[None]:
     """Flows that show this machine's lateness; afterwards `problems` has the reasons why it is too
     late for a measurement, if any."""
     flows = permutation(lab.fabric, flows=6, rate_pps=200, payload_bytes=64, seed=1)
@@ -124,12 +124,12 @@ class CarrierLoss:
 
 
 @pytest.fixture(scope="module")
-def carrier_loss(lab: Lab) -> CarrierLoss:
+def carrier_loss(lab: RunningLab) -> CarrierLoss:
     """Flows between all racks, while the carrier of one uplink is removed."""
     return measured(lambda: carrier_taken(lab))
 
 
-def carrier_taken(lab: Lab) -> CarrierLoss:
+def carrier_taken(lab: RunningLab) -> CarrierLoss:
     flows = permutation(lab.fabric, flows=24, rate_pps=1000, payload_bytes=256, seed=1)
     with (
         opened_namespaces(lab, lab.fabric.switches) as netns_of,
@@ -170,7 +170,7 @@ def carrier_taken(lab: Lab) -> CarrierLoss:
         )
 
 
-def path_of(lab: Lab, fib_of: FibOf, flow: ProbeStream) -> tuple[str, ...]:
+def path_of(lab: RunningLab, fib_of: FibOf, flow: ProbeStream) -> tuple[str, ...]:
     source = find_nic(lab.fabric, flow.source, flow.source_nic)
     destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)
     return walk(lab.fabric, fib_of, source, destination, flow.sport).nodes
@@ -244,7 +244,7 @@ def test_the_resolution_is_measured_and_within_a_millisecond(carrier_loss: Carri
 
 
 def test_afterwards_no_daemon_traces_and_its_configuration_is_as_it_was(
-    lab: Lab, carrier_loss: CarrierLoss
+    lab: RunningLab, carrier_loss: CarrierLoss
 ) -> None:
     for node in lab.fabric.switches:
         files = lab.node(node.name).daemon_files
@@ -256,7 +256,9 @@ def test_afterwards_no_daemon_traces_and_its_configuration_is_as_it_was(
             assert "\ndebug " not in running
 
 
-def test_tracing_ends_also_where_what_was_recorded_fails(lab: Lab, timeline: FibTimeline) -> None:
+def test_tracing_ends_also_where_what_was_recorded_fails(
+    lab: RunningLab, timeline: FibTimeline
+) -> None:
     with pytest.raises(ZeroDivisionError), StageRecorder(lab):
         files = lab.node("rtsw1").daemon_files
         answer = vty.vty_command(files, "bgpd", "show debugging")
@@ -266,7 +268,7 @@ def test_tracing_ends_also_where_what_was_recorded_fails(lab: Lab, timeline: Fib
 
 
 def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
-    lab: Lab, timeline: FibTimeline
+    lab: RunningLab, timeline: FibTimeline
 ) -> None:
     impairments = Impairments(lab.fabric, LabFiles(lab.name))
     ends = ("rtsw1", "ctsw2")
@@ -301,7 +303,7 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
 
 
 def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
-    lab: Lab, timeline: FibTimeline
+    lab: RunningLab, timeline: FibTimeline
 ) -> None:
     pid = lab.node("ctsw1").daemons()["bgpd"]
 
@@ -327,7 +329,7 @@ def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
         assert_in_order(one)
 
 
-def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeline) -> None:
+def test_stamps_of_log_and_kernel_are_of_one_clock(lab: RunningLab, timeline: FibTimeline) -> None:
     """zebra reads the kernel's message of a lost carrier like rocelab, and informs bgpd at once."""
     frr = lab.node("rtsw1").daemon_files
 
@@ -376,7 +378,7 @@ def event_run(
 
 
 def test_the_log_is_read_from_where_the_recording_began(
-    lab: Lab, carrier_loss: CarrierLoss, timeline: FibTimeline
+    lab: RunningLab, carrier_loss: CarrierLoss, timeline: FibTimeline
 ) -> None:
     log = lab.node("rtsw1").daemon_files.log("bgpd")
     assert "Tx route" in log.read_text()

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +109,8 @@ def fabric() -> Iterator[Fabric]:
                 known = f"neigh replace {there.ip} lladdr {there.mac} dev {here.interface}"
                 ip(*known.split(), "nud", "permanent", node=here.node)
             ip("route", "add", "default", "via", b.ip, node=a.node)
-            wait_until(lambda a=a, b=b: is_up(a.node, a.interface) and is_up(b.node, b.interface))
+            for end in (a, b):
+                wait_until(partial(is_up, end.node, end.interface))
         set_sysctl(ROUTER, "ipv4/ip_forward", "1")
         yield plan
     finally:

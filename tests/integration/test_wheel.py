@@ -105,7 +105,7 @@ management: true
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the source distribution and the wheel of this checkout."""
     folder = tmp_path_factory.mktemp("built")
-    build = [sys.executable, "-m", "hatchling", "build", "-d", folder]
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     return folder
 
@@ -201,7 +201,7 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
         (project / folder / "__init__.py").touch()
     (project / "labs" / "mine.yaml").write_text(LAB)
     (project / "tests" / "test_own.py").write_text(OWN)
-    run = [python, "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
+    run = [str(python), "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
     done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 passed" in done.stdout
@@ -212,7 +212,15 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
 def test_a_suite_of_a_user_passes_mypy_strict_with_the_wheel(python: Path, tmp_path: Path) -> None:
     suite = tmp_path / "test_own.py"
     suite.write_text((ROOT / "tests/typing/test_own.py").read_text())
-    checked = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, suite]
+    checked = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        str(python),
+        str(suite),
+    ]
     done = subprocess.run(checked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rocelab.dataplane.pfc.reading import PauseReader
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from tests.helpers.waiting import wait_until
 from tests.integration.test_deadlock import (
     PACKETS,
@@ -33,29 +33,32 @@ Record = Callable[[str, object], None]
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     with shipped("deadlock", tmp_path_factory.mktemp("deadlocks")) as made:
         yield made
 
 
-def test_none_of_ten_loads_deadlocks_on_up_down_routes(lab: Lab, record_property: Record) -> None:
+def wait_for_packets(reader: PauseReader) -> None:
+    due = delivered(counters(reader)) + PACKETS
+    wait_until(lambda: delivered(counters(reader)) >= due, f"{PACKETS} more packets at their NICs")
+
+
+def test_none_of_ten_loads_deadlocks_on_up_down_routes(
+    lab: RunningLab, record_property: Record
+) -> None:
     completed = 0
     try:
         with PauseReader(lab.fabric) as reader:
             for _ in range(RUNS):
-                due = delivered(counters(reader)) + PACKETS
                 with load(lab):
-                    wait_until(
-                        lambda due=due: delivered(counters(reader)) >= due,
-                        f"{PACKETS} more packets at their NICs",
-                    )
+                    wait_for_packets(reader)
                 wait_until_drained(reader)
                 completed += 1
     finally:
         record_property("completed on up-down routes", f"{completed} of {RUNS}")
 
 
-def test_each_of_ten_loads_deadlocks_on_the_ring(lab: Lab, record_property: Record) -> None:
+def test_each_of_ten_loads_deadlocks_on_the_ring(lab: RunningLab, record_property: Record) -> None:
     deadlocks = 0
     try:
         with PauseReader(lab.fabric) as reader:

@@ -13,7 +13,7 @@ from rocelab.faults.injector import Injector
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.lab.convergence import convergence_timeout_s
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux.fibtable import Fib
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.routing.frr import vty
@@ -30,14 +30,14 @@ BYTES_PER_FLAP_LIMIT = 100
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def lab(tmp_path: Path) -> Iterator[RunningLab]:
     file = tmp_path / "soak-flap.yaml"
     file.write_text(LAB)
     with running(Lab.planned(file)) as lab:
         yield lab
 
 
-def memory_bytes(lab: Lab) -> dict[str, int]:
+def memory_bytes(lab: RunningLab) -> dict[str, int]:
     """Private memory of all daemons of a kind, by daemon (proc_pid_smaps(5))."""
     total: dict[str, int] = {}
     for node in lab.fabric.switches:
@@ -48,7 +48,7 @@ def memory_bytes(lab: Lab) -> dict[str, int]:
     return total
 
 
-def rib_routes(lab: Lab) -> int:
+def rib_routes(lab: RunningLab) -> int:
     """Prefixes in the BGP tables of all switches."""
     return sum(
         len(
@@ -68,7 +68,7 @@ def counted(tables: Mapping[str, Fib]) -> dict[str, int]:
 
 
 def test_a_thousand_flaps_leave_memory_and_routes_flat(
-    lab: Lab, record_property: Callable[[str, object], None]
+    lab: RunningLab, record_property: Callable[[str, object], None]
 ) -> None:
     flaps, samples = 0, []
     links = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab_pacing import PacedSpec
+from lab_pacing import PacedSpec  # type: ignore[import-not-found]
 from rocelab.base.arrays import Floats
 from rocelab.sim.packets.compiling import compiled
 
