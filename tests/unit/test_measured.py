@@ -48,7 +48,9 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def suite(pytester: pytest.Pytester, *tests: tuple[str, str, str], how: tuple[str, ...] = ()):
+def suite(
+    pytester: pytest.Pytester, *tests: tuple[str, str, str], how: tuple[str, ...] = ()
+) -> pytest.RunResult:
     """The result of a suite of tests (name, fixture, body)."""
     pytester.makepyfile(SUITE + "".join(map(_test, tests)))
     plugins = ("-p", "tests.helpers.measured", "-p", "no:hypothesispytest")
@@ -184,5 +186,7 @@ def test_a_drill_says_why_it_has_no_valid_repeat() -> None:
     assert problems_of_drill(phases_sample.result(tuple(invalid))) == (LATE,)
     faults = report_sample.result()
     assert problems_of_drill(faults) == ()
-    late = [replace(run.probes, problems=(LATE,)) for (run,) in faults.repeats]
+    late = [
+        replace(run.probes, problems=(LATE,)) for (run,) in faults.repeats if run.probes is not None
+    ]
     assert problems_of_drill(report_sample.result(*late)) == (LATE,)

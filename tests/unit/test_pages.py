@@ -40,7 +40,7 @@ MOST_WORDS = 5000
 
 def pages(nav: list[Any]) -> list[str]:
     """The pages that a navigation names, in order."""
-    named = []
+    named: list[str] = []
     for entry in nav:
         for target in [entry] if isinstance(entry, str) else entry.values():
             named += pages(target) if isinstance(target, list) else [target]

@@ -262,8 +262,8 @@ def test_a_command_that_needs_no_root_runs_with_the_rights_of_the_user_of_sudo(
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as said:
-        assert said.read() == f"{(USER,) * 3} {(GROUP,) * 3} [{GROUP}] /nonexistent"
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == f"{(USER,) * 3} {(GROUP,) * 3} [{GROUP}] /nonexistent"
     os.waitpid(child, 0)
 
 

@@ -277,7 +277,8 @@ def test_reordering_alone_costs_a_receiver_of_any_order_nothing(
 
 
 def test_the_same_reordering_makes_go_back_n_send_again() -> None:
-    late: list[Fate] = [(Copy(10_000),)] * 3 + [(Copy(100_000),)]
+    early, late_copy = Copy(10_000), Copy(100_000)
+    late: list[Fate] = [(early,), (early,), (early,), (late_copy,)]
     sent, taken = {}, {}
     for out_of_order in (False, True):
         world = World((late, ()), repeats=True, out_of_order=out_of_order, retries=1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -54,7 +55,7 @@ def test_only_the_last_iterations_are_kept_in_their_order() -> None:
 
 
 def test_a_plan_keeps_whole_iterations_up_to_its_limit() -> None:
-    def kept(**keys: object) -> tuple[JobPlan, int]:
+    def kept(**keys: Any) -> tuple[JobPlan, int]:
         plan = servers(**keys).plan
         return plan, plan.recorded_iterations
 

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from scipy.special import stdtrit
+from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from rocelab.base import extras
 from rocelab.base.statistics import student_t

@@ -6,7 +6,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -97,6 +97,7 @@ def test_compiled_code_is_kept_in_no_folder_that_others_can_replace(
         kept = cache_folder(tmp_path)
         assert kept is not None
         assert kept.parent == shared.resolve() / "numba"
+    assert kept is not None
     kept.rename(tmp_path / "elsewhere")
     kept.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").chmod(0o777)
@@ -135,7 +136,12 @@ def test_only_a_regular_file_is_read_where_others_write(tmp_path: Path) -> None:
     assert untrusted_size(secret) == 6
     assert untrusted_tail(secret, 2) == b"et"
     assert untrusted_tail(secret, 9, after=4) == b"et"
-    for make in (log.mkdir, lambda: os.mkfifo(log), lambda: log.symlink_to(secret)):
+    makers: tuple[Callable[[], None], ...] = (
+        log.mkdir,
+        lambda: os.mkfifo(log),
+        lambda: log.symlink_to(secret),
+    )
+    for make in makers:
         make()
         with pytest.raises(UntrustedFileError, match="not a regular file"):
             read_untrusted(log)

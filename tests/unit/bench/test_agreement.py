@@ -347,6 +347,7 @@ def test_runs_of_another_machine_are_kept_apart_and_compared() -> None:
     back = lab_of("tiny", result_of(lab=(slow,), **contended)).after(again)
     assert back.cells[0].lab == (slow * 2, fast * 2)
     for cell, differ in ((back.cells[0], 1), (replace(back.cells[0], lab=(slow, slow)), 0)):
+        assert cell.machines_p is not None
         assert (cell.machines_p < 0.05) is (differ == 1)
         text = page_of(cell)
         assert f"times of the first and of the others differ in {differ} " in text

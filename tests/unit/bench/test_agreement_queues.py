@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,7 +174,7 @@ def test_p_values_are_corrected_after_holm() -> None:
 
 
 def test_of_the_lab_only_queues_count_to_which_nothing_came_marked() -> None:
-    counts = {"packets_by_depth": (1,) * BINS, "marked_by_depth": (0,) * 31 + (1,)}
+    counts: dict[str, Any] = {"packets_by_depth": (1,) * BINS, "marked_by_depth": (0,) * 31 + (1,)}
     first = replace(queue(3, 32, 1, 500_000), **counts)
     queues = queues_of(
         load_spec(find_lab("two-leaves")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -89,7 +90,7 @@ def figures(full_ms: float | None, lost: int = 0, touched: int = 0) -> Figures:
     )
 
 
-def measured(name: str, times_ms: list[float], **changes: object) -> CellResult:
+def measured(name: str, times_ms: list[float], **changes: Any) -> CellResult:
     cell = cell_of(name)
     switch = SwitchStages(
         "rtsw4", DetectionCause.PEER, 7 * MS, None, 57 * MS, 70 * MS, 71 * MS, None, "p", 1
@@ -418,7 +419,7 @@ def test_a_cell_of_a_lab_from_before_a_key_was_added_still_counts(tmp_path: Path
     assert store.read(cell) is not None
 
 
-def of_release(version: str, name: str, times_ms: list[float], **changes: object) -> CellResult:
+def of_release(version: str, name: str, times_ms: list[float], **changes: Any) -> CellResult:
     cell = measured(name, times_ms, **changes)
     return replace(cell, environment=replace(cell.environment, frr_version=version))
 
@@ -531,7 +532,7 @@ def test_a_file_that_is_no_cell_is_named(tmp_path: Path) -> None:
         Store(tmp_path).read(cell_of("carrier.clos-2"))
 
 
-def event(change: str, t_ms: int) -> EventRecord:
+def event(change: Literal["begin", "end"], t_ms: int) -> EventRecord:
     none = EventConvergence(0, True, 0, 0, None, None, None, None, None)
     return EventRecord(Event(t_ms * MS, "blackhole", change, "rtsw1:ctsw1"), none)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from bench.fabrics import HEADINGS, PLAIN, RAIL, rows
 from bench.ups import Up
+from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.labfile.load import load_spec
 
 LEAN = Up(2.0, 0.2, {"daemons": 1.0, "convergence": 0.8}, 0.1, 300_000_000, 0, 3.0, 20)
@@ -30,5 +32,6 @@ def test_a_fabric_without_mininet_has_its_row_too() -> None:
 
 
 def test_the_rail_fabric_is_the_one_that_the_page_names() -> None:
-    fabric = load_spec(RAIL).fabric
+    fabric = load_spec(Path(RAIL)).fabric
+    assert isinstance(fabric, RailSpec)
     assert (fabric.kind, fabric.units, fabric.rails, fabric.spines) == ("rail", 16, 8, 32)

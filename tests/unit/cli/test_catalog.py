@@ -54,7 +54,7 @@ def test_counts_of_a_lab_that_ships_are_those_of_its_plan(name: str) -> None:
 
 
 @pytest.mark.parametrize("fabric", EDGES)
-def test_counts_of_unusual_fabrics_are_those_of_their_plans(fabric: str, tmp_path) -> None:
+def test_counts_of_unusual_fabrics_are_those_of_their_plans(fabric: str, tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(f"name: t-counts\nfabric: {fabric}\n")
     assert_as_planned(load_spec(file))
@@ -94,7 +94,7 @@ def test_texts_give_the_memory_that_labs_gives(row: CatalogRow) -> None:
     assert set(re.findall(r"[\d.]+ GB", comment)) <= {memory}
 
 
-def test_what_a_lab_uses_follows_from_its_spec(tmp_path) -> None:
+def test_what_a_lab_uses_follows_from_its_spec(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     text = "name: t-uses\nfabric: {kind: clos}\n"
     file.write_text(text + 'hashing: 0\nqueues: {engine: "off"}\n')

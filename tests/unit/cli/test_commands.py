@@ -91,7 +91,7 @@ def test_every_command_explains_itself(rocelab: CommandLine, words: tuple[str, .
     ],
 )
 def test_wrong_input_ends_with_2_and_a_message_and_no_traceback(
-    rocelab: CommandLine, arguments
+    rocelab: CommandLine, arguments: list[str]
 ) -> None:
     outcome = rocelab(*arguments)
     assert outcome.code == 2
@@ -124,14 +124,16 @@ def test_debug_shows_the_traceback_of_an_error(rocelab: CommandLine) -> None:
     [(ExpectationError("e", "h"), 1), (InputError("e", "h"), 2), (MachineError("e", "h"), 3)],
 )
 def test_an_error_ends_with_its_own_exit_code(
-    rocelab: CommandLine, monkeypatch, error, code
+    rocelab: CommandLine, monkeypatch: pytest.MonkeyPatch, error: RocelabError, code: int
 ) -> None:
     raise_in_plan(monkeypatch, error)
     outcome = rocelab("plan", "tiny")
     assert (outcome.code, outcome.err) == (code, "rocelab plan: e\n  hint: h\n")
 
 
-def test_an_unexpected_error_says_that_it_is_a_defect(rocelab: CommandLine, monkeypatch) -> None:
+def test_an_unexpected_error_says_that_it_is_a_defect(
+    rocelab: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raise_in_plan(monkeypatch, ZeroDivisionError("x"))
     outcome = rocelab("plan", "tiny")
     assert outcome.code == cli_app.DEFECT_EXIT_CODE
@@ -139,7 +141,7 @@ def test_an_unexpected_error_says_that_it_is_a_defect(rocelab: CommandLine, monk
     assert "defect" in outcome.err
 
 
-def test_an_interrupt_ends_with_130(rocelab: CommandLine, monkeypatch) -> None:
+def test_an_interrupt_ends_with_130(rocelab: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     raise_in_plan(monkeypatch, KeyboardInterrupt())
     assert rocelab("plan", "tiny").code == 130
 
@@ -249,7 +251,7 @@ def test_a_graph_goes_to_stdout_or_to_a_file(rocelab: CommandLine, tmp_path: Pat
 
 
 def test_the_path_of_a_lab_that_is_not_up_says_that_it_is_planned(
-    rocelab: CommandLine, tmp_path
+    rocelab: CommandLine, tmp_path: Path
 ) -> None:
     outcome = rocelab(
         *("path", a_lab(tmp_path), "--src", "srv1-1", "--dst", "srv3-1"),
@@ -365,7 +367,9 @@ def test_a_next_hop_without_carrier_is_not_counted() -> None:
     }
 
 
-def test_a_user_without_rights_is_told_to_use_sudo(rocelab: CommandLine, monkeypatch) -> None:
+def test_a_user_without_rights_is_told_to_use_sudo(
+    rocelab: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     program = str(Path(sys.executable).with_name("rocelab"))
     lines = (["status"], ["exec", "t", "rtsw1", "ls"], ["shell", "t", "rtsw1"], ["up", "tiny"])
@@ -376,7 +380,9 @@ def test_a_user_without_rights_is_told_to_use_sudo(rocelab: CommandLine, monkeyp
         assert f"run it with sudo: {shlex.join(['sudo', program, *arguments])}\n" in outcome.err
 
 
-def test_a_script_of_a_user_without_rights_is_to_be_run_as_it_was(monkeypatch) -> None:
+def test_a_script_of_a_user_without_rights_is_to_be_run_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(sys, "argv", ["my script.py", "x"])
     with pytest.raises(MachineError) as refused:

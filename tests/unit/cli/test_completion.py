@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,23 +23,35 @@ PROGRAM = Path(sys.executable).with_name("rocelab")
 LAB = "zone-small"
 
 
-def parameters(*metavars: str) -> list[object]:
-    """Parameters of commands that are shown so in help, with the words of their command."""
+@dataclass(frozen=True)
+class Place:
+    """A parameter of a command, and the words of both."""
 
-    def found(command, words: tuple[str, ...]) -> Iterator[object]:
+    command: Any
+    parameter: Any
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(self.words)
+
+
+def places(*metavars: str) -> list[Place]:
+    """Parameters of commands that are shown so in help."""
+
+    def below(command: Any, words: tuple[str, ...]) -> Iterator[Place]:
         for name, child in getattr(command, "commands", {}).items():
-            yield from found(child, (*words, name))
+            yield from below(child, (*words, name))
         for parameter in command.params:
             word = (parameter.metavar or "").strip("[].")
             if word in metavars:
-                yield pytest.param(command, parameter, id=" ".join((*words, parameter.name)))
+                yield Place(command, parameter, (*words, str(parameter.name)))
 
-    return list(found(command_line(), ()))
+    return list(below(command_line(), ()))
 
 
-def completed(command, parameter, text: str, *line: str) -> list[str]:
-    context = command.make_context("rocelab", list(line), resilient_parsing=True)
-    return [item.value for item in parameter.shell_complete(context, text)]
+def completed(place: Place, text: str, *line: str) -> list[str]:
+    context = place.command.make_context("rocelab", list(line), resilient_parsing=True)
+    return [item.value for item in place.parameter.shell_complete(context, text)]
 
 
 @pytest.fixture(autouse=True)
@@ -50,24 +65,23 @@ def lab_that_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "rtsw1").mkdir(parents=True)
 
 
-@pytest.mark.parametrize(("command", "parameter"), parameters("LAB"))
-def test_a_lab_is_completed_wherever_one_is_named(command, parameter) -> None:
-    words = completed(command, parameter, "zone-s")
+@pytest.mark.parametrize("place", places("LAB"), ids=str)
+def test_a_lab_is_completed_wherever_one_is_named(place: Place) -> None:
+    words = completed(place, "zone-s")
     assert words == [LAB]
 
 
-@pytest.mark.parametrize(("command", "parameter"), parameters("NODE", "SRC", "DST", "SERVER"))
-def test_a_node_of_that_lab_is_completed_wherever_one_is_named(command, parameter) -> None:
-    assert "srv1-1" in completed(command, parameter, "srv1", LAB)
-    assert completed(command, parameter, "srv1", "no-such-lab") == []
+@pytest.mark.parametrize("place", places("NODE", "SRC", "DST", "SERVER"), ids=str)
+def test_a_node_of_that_lab_is_completed_wherever_one_is_named(place: Place) -> None:
+    assert "srv1-1" in completed(place, "srv1", LAB)
+    assert completed(place, "srv1", "no-such-lab") == []
 
 
 def test_a_port_is_completed_by_its_node_and_then_by_its_name() -> None:
-    values = (parameter.values for parameter in parameters("PORT"))
-    command, parameter = next(pair for pair in values if pair[1].name == "ports")
-    assert "rtsw1" in completed(command, parameter, "rts", LAB)
-    assert completed(command, parameter, "rtsw1:ctsw2", LAB) == ["rtsw1:ctsw2", "rtsw1:ctsw2-2"]
-    assert completed(command, parameter, "nosuch:", LAB) == []
+    place = next(place for place in places("PORT") if place.parameter.name == "ports")
+    assert "rtsw1" in completed(place, "rts", LAB)
+    assert completed(place, "rtsw1:ctsw2", LAB) == ["rtsw1:ctsw2", "rtsw1:ctsw2-2"]
+    assert completed(place, "nosuch:", LAB) == []
 
 
 def test_files_of_ones_own_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +99,8 @@ def test_files_of_ones_own_are_completed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_commands_that_take_labs_and_nodes_are_seen() -> None:
-    assert len(parameters("LAB")) > 20
-    assert len(parameters("NODE", "SRC", "DST", "SERVER")) >= 8
+    assert len(places("LAB")) > 20
+    assert len(places("NODE", "SRC", "DST", "SERVER")) >= 8
 
 
 def asked_of(shell: str, line: str, word: int) -> str:
@@ -106,15 +120,15 @@ def test_the_program_answers_shells(shell: str) -> None:
 
 def test_what_is_installed_for_bash_completes_there(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{PROGRAM.parent}:{os.defpath}"}
-    run = {"env": environment, "capture_output": True, "text": True}
-    installed = subprocess.run(["bash", "-c", "rocelab --install-completion; exit $?"], **run)
+    run = partial(subprocess.run, env=environment, capture_output=True, text=True)
+    installed = run(["bash", "-c", "rocelab --install-completion; exit $?"])
     assert installed.returncode == 0, installed.stderr
     assert ".bash_completions/rocelab.sh" in (tmp_path / ".bashrc").read_text()
     script = """
         source ~/.bashrc; COMP_WORDS=(rocelab plan zone-sm); COMP_CWORD=2
         _rocelab_completion rocelab; echo "${COMPREPLY[@]}"
     """
-    assert subprocess.run(["bash", "-c", script], **run).stdout == f"{LAB}\n"
+    assert run(["bash", "-c", script]).stdout == f"{LAB}\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -13,9 +13,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from rich.console import Console
+from rich.table import Table as RichTable
 
 from rocelab.cli import adopt, lifecycle, te
 from rocelab.cli import fault as fault_command
@@ -137,9 +139,10 @@ def show_reachability() -> None:
 
 def show_faults(rocelab: Run, folder: Path) -> None:
     subject = "z2-rtsw251:z2-ctsw18, z2-rtsw251:z2-ctsw18-2"
+    drivers: tuple[Literal["none", "alive", "orphaned"], ...] = ("none", "alive", "orphaned")
     faults = [
         ListedFault(number, "session-reset", subject, 0.0, driver, 4_194_303)
-        for number, driver in enumerate(("none", "alive", "orphaned"), 1)
+        for number, driver in enumerate(drivers, 1)
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fault_command, "running_lab", lambda text: None)
@@ -248,6 +251,10 @@ def tables(
     return made
 
 
+def printing(grid: RichTable) -> Callable[[Console], None]:
+    return lambda console: console.print(grid)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_table_keeps_names_and_figures_whole(
     name: str, rocelab: Run, tables: list[tuple[str, Table]], tmp_path: Path
@@ -258,8 +265,8 @@ def test_a_table_keeps_names_and_figures_whole(
     for _, table in list(tables):
         grid = rich_table(table)
         for width in NARROW:
-            assert broken(lambda console, t=grid: console.print(t), width) == set()
-            assert too_long(lambda console, t=grid: console.print(t), width) == []
+            assert broken(printing(grid), width) == set()
+            assert too_long(printing(grid), width) == []
 
 
 def test_every_module_that_makes_tables_is_held_to_it() -> None:

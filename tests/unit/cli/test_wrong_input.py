@@ -19,7 +19,7 @@ from rocelab.record import LabFiles, Record, State, write_record
 from rocelab.remote.upload import INPUTS
 from tests.helpers.command_lines import Command, commands
 from tests.helpers.report_sample import repeat, result
-from tests.unit.conftest import CommandLine
+from tests.unit.conftest import CommandLine, Outcome
 
 MOST_LINES = 12
 """A file's problems are shown all at once, each with its hint."""
@@ -122,7 +122,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights_of_root: Non
     monkeypatch.chdir(tmp_path / "here")
 
 
-def check(outcome, said: str) -> None:
+def check(outcome: Outcome, said: str) -> None:
     assert outcome.code == 2, said
     assert "Traceback" not in outcome.err, said
     assert 1 <= len(outcome.err.splitlines()) <= MOST_LINES, said
@@ -148,7 +148,7 @@ def test_a_file_that_is_none_is_refused(
     "words", [reader for reader in READERS if reader != ("longrun",)], ids=" ".join
 )
 def test_what_is_no_regular_file_is_refused_without_waiting(
-    rocelab: CommandLine, words, file: str
+    rocelab: CommandLine, words: tuple[str, ...], file: str
 ) -> None:
     """A pipe may never begin, a device never end."""
     os.mkfifo("pipe.yaml")
@@ -180,7 +180,7 @@ def test_a_name_that_can_be_none_is_refused(rocelab: CommandLine, command: Comma
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_can_be_no_machine_is_refused(
-    rocelab: CommandLine, monkeypatch, tmp_path: Path, host: str
+    rocelab: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for words in (["list"], ["runs"], ["attach"]):

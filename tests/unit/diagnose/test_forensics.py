@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -222,7 +223,7 @@ def test_timeouts_of_packets_that_waited_and_arrived_are_no_losses(
     """In queues, as long as the ACK timeout or not, where no pause was as long."""
     job = planned()
     timeout_ns = job.job.transport.ack_timeout * job.dilation
-    late = {
+    late: dict[str, Any] = {
         "timeouts": 3,
         "retransmitted": 60,
         "duplicates": had,
@@ -486,7 +487,7 @@ def suspicious() -> str:
     )
 
 
-JUNK = (None, -1, 10**30, 1e308, "\x1b[31mx", [], {})
+JUNK: tuple[object, ...] = (None, -1, 10**30, 1e308, "\x1b[31mx", [], {})
 
 
 @pytest.mark.parametrize(

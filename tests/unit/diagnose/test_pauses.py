@@ -156,7 +156,7 @@ def test_a_receiver_whose_buffer_fills_is_slow_and_the_report_names_the_same_roo
     assert "2 pauses, 1,200 ms of the lab in all and 600 ms at once" in verdict.evidence[0]
     ((root, _, _, tree),) = propagation_table(written).rows
     assert root == SLOW
-    assert verdict.evidence[-1].endswith(tree)
+    assert verdict.evidence[-1].endswith(str(tree))
 
 
 def test_every_view_of_single_pauses_says_that_short_ones_were_left_out() -> None:
@@ -403,7 +403,7 @@ def test_times_stopped_are_those_of_any_pause_within_the_run(
     assert within == len(moments & set(range(begin, begin + length)))
 
 
-JUNK = (None, -1, 10**30, "srv9-9", [], {})
+JUNK: tuple[object, ...] = (None, -1, 10**30, "srv9-9", [], {})
 
 
 @pytest.mark.parametrize("field", ["node", "interface", "peer", "begin_ns", "end_ns"])

@@ -34,7 +34,7 @@ from rocelab.report.renderers.terminal import print_blocks, print_document
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from tests.helpers import phases_sample, report_sample
-from tests.unit.conftest import Outcome
+from tests.unit.conftest import CommandLine
 
 ROOT = Path(__file__).parents[3]
 MS, SECOND = 10**6, 10**9
@@ -59,8 +59,11 @@ def jobs_result() -> DrillResult:
     return phases_sample.result(phases_sample.repeat(problems=("a NIC stood idle",)))
 
 
+Rocelab = Callable[..., tuple[int, str, str]]
+
+
 @pytest.fixture
-def rocelab(rocelab: Callable[..., Outcome]):
+def rocelab(rocelab: CommandLine) -> Rocelab:
     """`rocelab("drill", "list")` gives exit code, output and errors."""
 
     def call(*arguments: str | Path) -> tuple[int, str, str]:
@@ -78,7 +81,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_every_shipped_drill_is_listed_without_planning_a_lab(
-    rocelab, monkeypatch: pytest.MonkeyPatch
+    rocelab: Rocelab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(building, "build_fabric")
     code, out, _ = rocelab("drill", "list")
@@ -89,7 +92,7 @@ def test_every_shipped_drill_is_listed_without_planning_a_lab(
     assert rows["allreduce"].split()[2] == "jobs"
 
 
-def test_a_list_for_programs_says_how_long_the_traffic_lasts(rocelab) -> None:
+def test_a_list_for_programs_says_how_long_the_traffic_lasts(rocelab: Rocelab) -> None:
     rows = {row["name"]: row for row in json.loads(rocelab("drill", "list", "--json")[1])}
     # Two seconds under two seed plans, one of warm-up, 7.5 counted.
     assert rows["link-flap"]["seconds"] == 10.5
@@ -111,7 +114,7 @@ def test_every_shipped_drill_can_be_shown() -> None:
 
 
 def test_a_drill_is_shown_with_its_lab_its_timeline_and_its_expectations_in_words(
-    rocelab, mine: Path
+    rocelab: Rocelab, mine: Path
 ) -> None:
     code, out, _ = rocelab("drill", "show", mine)
     assert code == 0
@@ -127,7 +130,7 @@ def test_a_drill_is_shown_with_its_lab_its_timeline_and_its_expectations_in_word
 
 
 def test_a_drill_shown_to_programs_has_every_time_that_a_fault_is_there(
-    rocelab, mine: Path
+    rocelab: Rocelab, mine: Path
 ) -> None:
     document = json.loads(rocelab("drill", "show", mine, "--json")[1])
     (phase,) = document["phases"]
@@ -139,13 +142,17 @@ def test_a_drill_shown_to_programs_has_every_time_that_a_fault_is_there(
     assert document["drill"]["phases"][0]["faults"][0]["period"] == "1s"
 
 
-def test_the_phases_of_a_drill_of_jobs_are_shown_with_what_is_unlike_the_lab(rocelab) -> None:
+def test_the_phases_of_a_drill_of_jobs_are_shown_with_what_is_unlike_the_lab(
+    rocelab: Rocelab,
+) -> None:
     out = rocelab("drill", "show", "finding-polarization")[1]
     assert "phase 1, default-seeds (hash seeds 0)" in out
     assert "alltoall, 8 ranks, 4MB" in out
 
 
-def test_a_fault_that_does_not_fit_its_lab_is_refused_before_it_is_run(rocelab, mine: Path) -> None:
+def test_a_fault_that_does_not_fit_its_lab_is_refused_before_it_is_run(
+    rocelab: Rocelab, mine: Path
+) -> None:
     mine.write_text(DRILL.replace("rtsw1:ctsw1", "rtsw1:ctsw9"))
     code, _, errors = rocelab("drill", "show", mine)
     assert code == 2
@@ -187,7 +194,7 @@ def test_where_the_terminal_has_no_blocks_the_picture_is_ascii() -> None:
     assert "##########.........." in text
 
 
-def test_a_drill_that_does_not_exist_leaves_a_file_for_ci(rocelab, tmp_path: Path) -> None:
+def test_a_drill_that_does_not_exist_leaves_a_file_for_ci(rocelab: Rocelab, tmp_path: Path) -> None:
     path, page = tmp_path / "junit.xml", tmp_path / "ci" / "summary.md"
     files = ("--junit", path, "--markdown", page)
     code, _, errors = rocelab("drill", "run", "link-flop", *files)
@@ -285,7 +292,7 @@ def test_a_wrong_fault_gives_its_recorded_message(line: str) -> None:
     assert str(caught.value) == REFUSED[line]
 
 
-def test_an_unknown_kind_of_fault_is_answered_with_the_one_that_was_meant(rocelab) -> None:
+def test_an_unknown_kind_of_fault_is_answered_with_the_one_that_was_meant(rocelab: Rocelab) -> None:
     code, _, errors = rocelab("fault", "inject", "tiny", "black-hole", "link=rtsw1:ctsw1")
     assert code == 2
     assert errors.startswith(
@@ -309,7 +316,7 @@ def test_which_faults_end_by_themselves(line: str, itself: bool) -> None:
     assert ends_by_itself(asked_fault(kind, pairs)) is itself
 
 
-def test_every_kind_is_explained_with_its_keys_and_defaults(rocelab) -> None:
+def test_every_kind_is_explained_with_its_keys_and_defaults(rocelab: Rocelab) -> None:
     words = set(KINDS.names)
     document = {row["name"]: row for row in json.loads(rocelab("fault", "kinds", "--json")[1])}
     assert set(document) == words
@@ -344,7 +351,9 @@ def test_the_documentation_has_a_row_for_every_kind() -> None:
         ("drill", "link-flap"),
     ],
 )
-def test_wrong_input_ends_with_2_and_no_traceback(rocelab, arguments: tuple[str, ...]) -> None:
+def test_wrong_input_ends_with_2_and_no_traceback(
+    rocelab: Rocelab, arguments: tuple[str, ...]
+) -> None:
     code, _, errors = rocelab(*arguments)
     assert code == 2
     assert errors
@@ -357,7 +366,11 @@ def test_wrong_input_ends_with_2_and_no_traceback(rocelab, arguments: tuple[str,
     ids=["probes", "jobs"],
 )
 def test_a_drill_without_a_valid_repeat_exits_with_3_and_says_what_to_lower(
-    rocelab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measured, advice: str
+    rocelab: Rocelab,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    measured: Callable[[], DrillResult],
+    advice: str,
 ) -> None:
     monkeypatch.setattr("rocelab.drills.run.run_drill", lambda *_, **__: measured())
     junit = tmp_path / "junit.xml"
@@ -371,12 +384,12 @@ def test_a_drill_without_a_valid_repeat_exits_with_3_and_says_what_to_lower(
     assert Xml.parse(junit).find("testsuite/testcase/error") is not None
 
 
-def test_the_hint_where_faults_are_listed_names_the_lab(rocelab) -> None:
+def test_the_hint_where_faults_are_listed_names_the_lab(rocelab: Rocelab) -> None:
     assert "`rocelab fault list tiny` has them" in rocelab("fault", "restore", "tiny")[2]
 
 
 def test_without_root_a_drill_says_so_before_it_makes_a_folder(
-    rocelab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    rocelab: Rocelab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from rocelab.base.data import shipped
 from rocelab.base.errors import InputError, SpecError
-from rocelab.drills.drill_spec import DrillSpec, ExpectSpec, load_drill
+from rocelab.drills.drill_spec import DrillSpec, load_drill
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.labfile.model import LabSpec, SeedPlan
 from rocelab.planning.build import build_fabric
+from rocelab.results.expectation_spec import ExpectSpec
 from rocelab.results.expectations import judge, parse_expectation
 from rocelab.results.kpi import KpiValue, Quantity
 from rocelab.results.kpis import KPIS, format_kpi

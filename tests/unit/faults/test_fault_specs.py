@@ -29,7 +29,9 @@ def planned(**extra: object) -> Fabric:
 FABRIC = planned()
 LOSSLESS = planned(queues={"pfc": {"classes": [2, 3]}})
 OF_LOSSLESS_CLASSES = {"pause-storm", "pause-deaf"}
-LINK, SWITCH, NIC = {"link": "rtsw1:ctsw1"}, {"switch": "rtsw1"}, {"server": "srv1-1"}
+LINK: dict[str, object] = {"link": "rtsw1:ctsw1"}
+SWITCH: dict[str, object] = {"switch": "rtsw1"}
+NIC: dict[str, object] = {"server": "srv1-1"}
 LEAST: dict[str, dict[str, object]] = {
     "carrier-down": LINK,
     "blackhole": LINK,

@@ -20,7 +20,7 @@ from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.record import LabFiles
-from tests.unit.faults.test_timetable import Noted
+from tests.helpers.noted_faults import Noted
 
 SPEC = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw1"})
 FAULT = SPEC.resolve(Lab.planned("tiny").fabric)
@@ -49,7 +49,7 @@ def outcomes(*failing: Exception) -> Callable[..., None]:
     """A function that restores the lab's faults after it has failed with each of `failing`."""
     left = list(failing)
 
-    def restore(lab: Lab, *, orphans_only: bool) -> None:
+    def restore(lab: RunningLab, *, orphans_only: bool) -> None:
         assert orphans_only
         if left:
             raise left.pop(0)
@@ -97,7 +97,7 @@ def test_a_guardian_goes_when_somebody_else_has_mended_the_lab(
 class Stuck(Noted):
     """A fault that cannot be restored."""
 
-    def restore(self, lab: Lab) -> None:  # type: ignore[override]
+    def restore(self, lab: RunningLab) -> None:  # type: ignore[override]
         raise MachineError("bgpd of rtsw1 does not answer")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,23 +35,23 @@ class Cable:
     def nodes(self) -> tuple[str, ...]:
         return tuple(self.subject.split(":"))
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         self.log += "prepare "
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         self.shown_after -= "inject" in self.log
         intact = self.has_carrier and ("inject" not in self.log or self.shown_after >= 0)
         return frozenset({f"{self.subject} has carrier"} if intact else ())
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         self.log += "inject "
         return Bracket.now()
 
-    def restore(self, lab: Lab) -> Bracket:
+    def restore(self, lab: RunningLab) -> Bracket:
         self.log += "restore "
         return Bracket.now()
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return ()
 
 
@@ -76,20 +77,20 @@ def cable(monkeypatch: pytest.MonkeyPatch) -> Cabling:
         assert spec.link is not None
         return cables[f"{spec.link.node}:{spec.link.interface}"]
 
-    def make(subject: str, **how: int) -> Cable:
+    def make(subject: str, **how: Any) -> Cable:
         return cables.setdefault(subject, Cable(subject, **how))
 
     monkeypatch.setattr(CarrierDownSpec, "resolve", resolved)
     return make
 
 
-def leave(lab: Lab, link: str) -> None:
+def leave(lab: RunningLab, link: str) -> None:
     spec = asked_fault("carrier-down", [f"link={link}"])
     assert isinstance(spec, CarrierDownSpec)
     inject_and_leave(lab, spec)
 
 
-def test_a_fault_is_left_once_its_effect_is_seen(lab: Lab, cable: Cabling) -> None:
+def test_a_fault_is_left_once_its_effect_is_seen(lab: RunningLab, cable: Cabling) -> None:
     pulled = cable("rtsw1:ctsw1", shown_after=3)
     leave(lab, "rtsw1:ctsw1")
     assert pulled.log == "prepare inject "
@@ -98,7 +99,7 @@ def test_a_fault_is_left_once_its_effect_is_seen(lab: Lab, cable: Cabling) -> No
 
 
 def test_a_fault_without_effect_is_undone_and_said(
-    lab: Lab, cable: Cabling, monkeypatch: pytest.MonkeyPatch
+    lab: RunningLab, cable: Cabling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(injector, "PROOF_TIMEOUT_S", 0.0)
     idle = cable("rtsw1:ctsw1", shown_after=10**9)
@@ -108,7 +109,9 @@ def test_a_fault_without_effect_is_undone_and_said(
     assert read_faults(LabFiles(lab.name)) == ()
 
 
-def test_a_fault_that_has_nothing_to_change_is_refused_at_once(lab: Lab, cable: Cabling) -> None:
+def test_a_fault_that_has_nothing_to_change_is_refused_at_once(
+    lab: RunningLab, cable: Cabling
+) -> None:
     cable("rtsw1:ctsw1", has_carrier=False)
     with pytest.raises(ExpectationError, match="there was nothing that carrier-down of rtsw1:ctsw"):
         leave(lab, "rtsw1:ctsw1")
@@ -130,7 +133,7 @@ def test_a_lab_s_fault_is_seen_before_its_block_begins(
     assert read_faults(LabFiles(lab.name)) == ()
 
 
-def test_what_another_fault_took_away_is_not_looked_at(lab: Lab, cable: Cabling) -> None:
+def test_what_another_fault_took_away_is_not_looked_at(lab: RunningLab, cable: Cabling) -> None:
     cable("rtsw1:ctsw1")
     cable("rtsw1:ctsw2", has_carrier=False)
     leave(lab, "rtsw1:ctsw1")

@@ -13,7 +13,7 @@ from rocelab.base.errors import MachineError
 from rocelab.faults import injector as injecting
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import RunningLab
 from rocelab.linux import bracket
 from rocelab.linux.bracket import Bracket
 from tests.helpers.limits import LIMIT_S
@@ -69,14 +69,14 @@ def test_faults_begin_and_end_at_their_times_each_prepared_before(clock: Clock) 
 class Scheduling(Noted):
     """A fault that records how the thread is scheduled that works on it."""
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         self.log.append(f"prepare {os.sched_getscheduler(0)}")
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         self.log.append(f"look {os.sched_getscheduler(0)}")
         return super().intact(lab)
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         self.log.append(f"inject {os.sched_getscheduler(0)}")
         return super().inject(lab)
 
@@ -102,7 +102,7 @@ def test_a_fault_begins_before_other_work_of_the_machine_and_is_looked_at_after(
 class ScheduledScheduling(Scheduled):
     """A fault that the kernel begins, and that records how its thread is scheduled meanwhile."""
 
-    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+    def schedule(self, lab: RunningLab, start_ns: int, end_ns: int | None) -> Bracket:
         self.log.append(f"schedule {os.sched_getscheduler(0)}")
         return super().schedule(lab, start_ns, end_ns)
 
@@ -132,7 +132,7 @@ def test_what_the_work_on_one_fault_delays_is_not_late(clock: Clock) -> None:
     """Looking at the first, 240 ms in, takes 400 ms; the second begins when that is over."""
 
     class SlowToLook(Noted):
-        def intact(self, lab: Lab) -> frozenset[str]:
+        def intact(self, lab: RunningLab) -> frozenset[str]:
             if self.broken:
                 clock.advance(400)
             return super().intact(lab)
@@ -169,7 +169,7 @@ def test_a_fault_is_not_looked_at_where_another_on_its_nodes_left_it_nothing_to_
     class OfTheSwitch(DoesNothing):
         """What the first of them, or another fault, has changed on the switch."""
 
-        def intact(self, lab: Lab) -> frozenset[str]:
+        def intact(self, lab: RunningLab) -> frozenset[str]:
             return frozenset() if is_dark else frozenset({"rtsw1 forwards"})
 
     is_dark = False
@@ -315,7 +315,7 @@ def test_what_ends_before_the_kernel_would_have_ended_it_ends_then(clock: Clock)
 class Looked(Noted):
     """A fault that records its checks."""
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         now_ms = (bracket.realtime_ns() - ZERO_NS) // MS
         self.log.append(f"look at {self.subject} at {now_ms}")
         return super().intact(lab)

@@ -7,6 +7,7 @@ follows from its dependencies: the contributions that arrived, each once, and th
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -388,7 +389,7 @@ def test_the_count_of_sends_is_never_below_the_sends(
     ],
 )
 def test_numbers_that_do_not_fit_are_an_input_error_with_a_hint(
-    arguments: tuple[Pattern, int, int], options: dict[str, object], message: str
+    arguments: tuple[Pattern, int, int], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as caught:
         schedule(*arguments, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.flow_list import FlowList

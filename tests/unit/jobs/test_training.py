@@ -25,6 +25,7 @@ from rocelab.jobs.volumes import volumes
 from rocelab.jobs.workload import Workload
 from rocelab.labfile.catalog import JOBS, shipped_names
 from rocelab.labfile.source import read_source
+from rocelab.sim.traces.trace_spec import TraceSpec
 
 NIC_BPS = 400e9
 LLAMA = {
@@ -69,11 +70,13 @@ def sent_bytes(workload: Workload) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("name", "published"), [("gpt3-175b", 175e9), ("llama3-405b", 405e9)], ids=["gpt3", "llama3"]
 )
-def test_a_preset_has_the_published_parameters_within_a_percent(name, published):
+def test_a_preset_has_the_published_parameters_within_a_percent(
+    name: str, published: float
+) -> None:
     assert MODELS[name].parameters == pytest.approx(published, rel=0.01)
 
 
-def test_gpt3_has_the_parameters_of_narayanans_formula():
+def test_gpt3_has_the_parameters_of_narayanans_formula() -> None:
     layers, hidden, vocab, sequence = 96, 12288, 50257, 2048
     formula = (
         12 * layers * hidden**2 * (1 + 13 / (12 * hidden))
@@ -83,14 +86,14 @@ def test_gpt3_has_the_parameters_of_narayanans_formula():
     assert MODELS["gpt3-175b"].parameters == round(formula)
 
 
-def test_a_mixture_of_experts_has_many_parameters_and_meets_few():
+def test_a_mixture_of_experts_has_many_parameters_and_meets_few() -> None:
     # Jiang et al. 2024 (Mixtral 8x7B): 47 billion, of which a token meets 13.
     shape = ModelShape.model_validate(MIXTRAL)
     assert shape.parameters == pytest.approx(46.7e9, rel=0.002)
     assert shape.active_parameters == pytest.approx(12.9e9, rel=0.002)
 
 
-def test_gpt3_moves_what_table_3_of_the_hpn_paper_says():
+def test_gpt3_moves_what_table_3_of_the_hpn_paper_says() -> None:
     moved = volumes(training(model="gpt3-175b", tensor=8, pipeline=8, data=512, gpu_flops="400T"))
     assert moved.reduce_bytes == pytest.approx(5.5e9, rel=0.01)
     assert moved.pipeline_bytes == pytest.approx(6e6, rel=0.05)
@@ -98,20 +101,20 @@ def test_gpt3_moves_what_table_3_of_the_hpn_paper_says():
     assert 96 / 8 * moved.tensor_bytes == pytest.approx(560e6, rel=0.08)
 
 
-def test_llama_3_gathers_in_bf16_and_reduces_in_fp32():
+def test_llama_3_gathers_in_bf16_and_reduces_in_fp32() -> None:
     moved = volumes(training(**LLAMA))
     assert moved.gather_bytes == 2 * MODELS["llama3-405b"].parameters / 128
     assert moved.reduce_bytes == 2 * moved.gather_bytes
     assert moved.pipeline_bytes == 2 * 8192 * 16384 / 8
 
 
-def test_context_and_expert_traffic_follow_their_formulas():
+def test_context_and_expert_traffic_follow_their_formulas() -> None:
     moved = volumes(training(model=MIXTRAL, tensor=2, context=4, data=8, expert=4, gpu_flops="1T"))
     assert moved.context_bytes == 2 * 2 * 4096 * 1024 / 2
     assert moved.expert_bytes == 2 * (4096 / (4 * 2)) * 2 * 4096
 
 
-def test_experts_are_reduced_among_those_that_hold_the_same():
+def test_experts_are_reduced_among_those_that_hold_the_same() -> None:
     spec = training(model=MIXTRAL, data=8, expert=4, gpu_flops="1T")
     moved = volumes(spec)
     assert moved.expert_reduce_bytes == 2 * spec.model.expert_parameters / 4
@@ -123,7 +126,9 @@ def test_experts_are_reduced_among_those_that_hold_the_same():
     *(st.integers(1, 4) for _ in range(4)),
     st.integers(1, 3),
 )
-def test_groups_of_each_kind_share_out_all_ranks(tensor, context, pipeline, replicas, expert):
+def test_groups_of_each_kind_share_out_all_ranks(
+    tensor: int, context: int, pipeline: int, replicas: int, expert: int
+) -> None:
     layout = RankLayout(tensor, context, pipeline, replicas * expert, expert)
     everyone = slice(None)
     coordinate = {rank: index for index, rank in np.ndenumerate(layout.grid)}
@@ -143,13 +148,13 @@ def test_groups_of_each_kind_share_out_all_ranks(tensor, context, pipeline, repl
         assert len({coordinate[rank][0] % expert for rank in group}) == 1
 
 
-def test_tensor_parallel_ranks_are_neighbours_and_replicas_farthest():
+def test_tensor_parallel_ranks_are_neighbours_and_replicas_farthest() -> None:
     layout = RankLayout(tensor=8, context=2, pipeline=4, data=3)
     assert layout.stage(1)[:8].tolist() == list(range(16, 24))
     assert layout.data_groups(slice(0, 1))[0].tolist() == [0, 8, 64, 72, 128, 136]
 
 
-def test_a_ring_over_groups_stays_within_each():
+def test_a_ring_over_groups_stays_within_each() -> None:
     members = RankLayout(tensor=2, context=1, pipeline=1, data=4).data_groups(slice(None))
     sends = in_groups(Pattern.ALLREDUCE, 800, members)
     assert sends is not None
@@ -158,6 +163,7 @@ def test_a_ring_over_groups_stays_within_each():
     }  # fmt: skip
     assert sends.size_bytes.tolist() == [1200] * 8
     assert sends.rounds == 6
+    assert sends.chain is not None
     assert sends.chain.tolist() == [0] * 4 + [1] * 4
 
 
@@ -173,7 +179,7 @@ def test_a_ring_over_groups_stays_within_each():
     overlap=st.sampled_from(["0%", "50%", "100%"]),
     buckets=st.integers(1, 5),
 )
-def test_an_iteration_sends_the_volumes_and_computes_for_the_pipeline(**keys):
+def test_an_iteration_sends_the_volumes_and_computes_for_the_pipeline(**keys: int) -> None:
     if keys["pipeline"] == 1:
         keys["interleave"] = 1
     spec = training(model=MOE, gpu_flops="1T", **keys)
@@ -208,7 +214,7 @@ def test_an_iteration_sends_the_volumes_and_computes_for_the_pipeline(**keys):
     assert all(earlier < number for number, s in enumerate(workload.steps) for earlier in s.after)
 
 
-def test_an_estimate_is_made_of_its_parts():
+def test_an_estimate_is_made_of_its_parts() -> None:
     spec = training(**LLAMA, interleave=4)
     parts = estimate(spec, NIC_BPS)
     operations = 6 * spec.model.parameters + 12 * 126 * 16384 * 8192
@@ -219,7 +225,7 @@ def test_an_estimate_is_made_of_its_parts():
     assert parts.gpu_flops == pytest.approx(400e12 * parts.compute_s / parts.total_s)
 
 
-def test_data_parallel_traffic_that_may_overlap_is_hidden():
+def test_data_parallel_traffic_that_may_overlap_is_hidden() -> None:
     hidden, exposed = (
         estimate(training(**LLAMA, overlap=overlap), NIC_BPS) for overlap in ("100%", "0%")
     )
@@ -230,12 +236,12 @@ def test_data_parallel_traffic_that_may_overlap_is_hidden():
     assert hidden.exposed_s < exposed.exposed_s / 2
 
 
-def test_more_buckets_leave_less_exposed():
+def test_more_buckets_leave_less_exposed() -> None:
     few, many = (estimate(training(**LLAMA, buckets=n), NIC_BPS).exposed_s for n in (1, 8))
     assert many < few
 
 
-def test_32256_ranks_are_a_few_hundred_steps():
+def test_32256_ranks_are_a_few_hundred_steps() -> None:
     workload = training_workload(training(**{**LLAMA, "data": 252}))
     assert workload.ranks == 32_256
     assert len(workload.steps) < 400
@@ -243,7 +249,7 @@ def test_32256_ranks_are_a_few_hundred_steps():
     assert busiest <= 2 * 32_256
 
 
-def test_an_iteration_begins_when_all_of_the_one_before_is_over():
+def test_an_iteration_begins_when_all_of_the_one_before_is_over() -> None:
     spec = training(model=TINY, data=2, pipeline=2, micro_batches=2, gpu_flops="1T")
     once, thrice = (training_workload(spec, iterations=n) for n in (1, 3))
     assert len(thrice.steps) == 3 * len(once.steps)
@@ -268,14 +274,16 @@ def test_an_iteration_begins_when_all_of_the_one_before_is_over():
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_division_that_does_not_fit_is_refused(tmp_path, keys, says):
+def test_a_division_that_does_not_fit_is_refused(
+    tmp_path: Path, keys: dict[str, object], says: str
+) -> None:
     with pytest.raises(SpecError) as refused:
         load_jobs(written(tmp_path, {"name": "a", "training": {**LLAMA, **keys}}))
     assert says in str(refused.value)
     assert "jobs.yaml:" in str(refused.value)
 
 
-def test_a_ranking_model_exchanges_each_tables_rows():
+def test_a_ranking_model_exchanges_each_tables_rows() -> None:
     spec = RankingSpec.model_validate(
         {"ranks": 8, "tables": 20, "dimension": 64, "local_batch": 32, "dense_parameters": 10**6}
     )
@@ -289,7 +297,7 @@ def test_a_ranking_model_exchanges_each_tables_rows():
     assert sent["allreduce"].tolist() == [2 * 7 / 8 * 4e6] * 8
 
 
-def test_ranks_without_a_table_send_no_embeddings():
+def test_ranks_without_a_table_send_no_embeddings() -> None:
     spec = RankingSpec.model_validate(
         {"ranks": 8, "tables": 2, "dimension": 64, "local_batch": 32, "dense_parameters": 10**6}
     )
@@ -299,7 +307,9 @@ def test_ranks_without_a_table_send_no_embeddings():
 
 
 @pytest.mark.parametrize(("prefill", "decode"), [(4, 4), (2, 4), (4, 2)])
-def test_every_prompts_keys_and_values_reach_a_decoding_replica_once(prefill, decode):
+def test_every_prompts_keys_and_values_reach_a_decoding_replica_once(
+    prefill: int, decode: int
+) -> None:
     spec = InferenceSpec.model_validate(
         {
             "model": "llama3-405b",
@@ -316,10 +326,13 @@ def test_every_prompts_keys_and_values_reach_a_decoding_replica_once(prefill, de
     caches = [s.sends for s in inference_workload(spec).steps if s.name.startswith("cache")]
     total = sum(sends.size_bytes.sum() for sends in caches if sends)
     assert total == prefill * 4 * 1000 * (2 * 2 * 126 * 1024)
-    received = sum(
-        np.bincount(sends.destination, sends.size_bytes, minlength=spec.ranks)
-        for sends in caches
-        if sends
+    received = np.sum(
+        [
+            np.bincount(sends.destination, sends.size_bytes, minlength=spec.ranks)
+            for sends in caches
+            if sends
+        ],
+        axis=0,
     )
     first = prefill * 16
     assert set(received[:first]) == {0}
@@ -327,7 +340,7 @@ def test_every_prompts_keys_and_values_reach_a_decoding_replica_once(prefill, de
     assert received[first] > 0
 
 
-def test_decoding_cannot_be_faster_than_weights_are_read():
+def test_decoding_cannot_be_faster_than_weights_are_read() -> None:
     keys = {"model": "gpt3-175b", "tensor": 8, "prefill": 1, "decode": 1, "gpu_flops": "400T"}
     spec = InferenceSpec.model_validate(
         {**keys, "prompt": 100, "output": 50, "memory": "2TB/s", "pipeline": 2}
@@ -336,7 +349,7 @@ def test_decoding_cannot_be_faster_than_weights_are_read():
     assert decode.compute_s > 50 * 2 * MODELS["gpt3-175b"].parameters / 8 / 2e12
 
 
-def test_experts_of_a_serving_model_exchange_tokens_both_ways():
+def test_experts_of_a_serving_model_exchange_tokens_both_ways() -> None:
     spec = InferenceSpec.model_validate(
         {
             "model": MIXTRAL,
@@ -362,19 +375,19 @@ STREAMS = catalog("duration")
 
 
 @pytest.mark.parametrize("name", sorted({*shipped_names(JOBS)} - {*catalog("flows"), *STREAMS}))
-def test_every_file_of_the_catalog_is_a_job_that_reads_back(name):
+def test_every_file_of_the_catalog_is_a_job_that_reads_back(name: str) -> None:
     for job in load_jobs(find_jobs(name)):
         assert SimulatedJob.model_validate_json(job.model_dump_json()) == job
 
 
-def test_the_catalogs_llama_3_is_16384_gpus_and_16_million_tokens():
+def test_the_catalogs_llama_3_is_16384_gpus_and_16_million_tokens() -> None:
     (job,) = load_jobs(find_jobs("llama3-16k"))
     assert job.ranks == 16_384
-    assert job.training is not None
-    assert job.training.tokens_per_iteration == 2**24
+    assert isinstance(job.workload, TrainingSpec)
+    assert job.workload.tokens_per_iteration == 2**24
 
 
-def test_a_file_of_jobs_that_is_not_there_is_refused_with_the_catalog():
+def test_a_file_of_jobs_that_is_not_there_is_refused_with_the_catalog() -> None:
     with pytest.raises(InputError, match="llama3-16k"):
         find_jobs("llama3-16")
 
@@ -382,26 +395,26 @@ def test_a_file_of_jobs_that_is_not_there_is_refused_with_the_catalog():
 COLLECTIVE = {"pattern": "allreduce", "ranks": 4, "size": "1MB", "placement": "random", "seed": 7}
 
 
-def test_a_collective_says_its_own_placement_and_seed():
+def test_a_collective_says_its_own_placement_and_seed() -> None:
     job = SimulatedJob.model_validate({"name": "a", "collective": COLLECTIVE})
     assert (job.placement, job.seed, job.iterations) == (Placement.RANDOM, 7, 1)
     assert SimulatedJob.model_validate_json(job.model_dump_json()) == job
 
 
-def test_a_collective_repeats_as_often_as_it_says():
+def test_a_collective_repeats_as_often_as_it_says() -> None:
     job = JobSpec.model_validate({**COLLECTIVE, "iterations": 3})
     assert collective_job(job).iterations == 3
     assert collective_job(job).name == "allreduce"
 
 
-def test_a_key_said_twice_and_differently_is_refused():
+def test_a_key_said_twice_and_differently_is_refused() -> None:
     with pytest.raises(ValidationError, match="placement is said here and, otherwise"):
         SimulatedJob.model_validate(
             {"name": "a", "placement": "fragmented", "collective": COLLECTIVE}
         )
 
 
-def test_streams_of_the_catalog_are_for_labs_only():
+def test_streams_of_the_catalog_are_for_labs_only() -> None:
     assert STREAMS == ["deadlock"]
     for name in STREAMS:
         assert JobSpec.model_validate(read_source(find_jobs(name)).data).duration
@@ -409,7 +422,7 @@ def test_streams_of_the_catalog_are_for_labs_only():
             load_jobs(find_jobs(name))
 
 
-def test_a_collective_without_an_end_is_refused():
+def test_a_collective_without_an_end_is_refused() -> None:
     stream = {"pattern": "pairs", "ranks": 2, "duration": "1ms"}
     with pytest.raises(ValidationError, match="never complete"):
         SimulatedJob.model_validate({"name": "a", "collective": stream})
@@ -417,14 +430,14 @@ def test_a_collective_without_an_end_is_refused():
         collective_job(JobSpec.model_validate(stream))
 
 
-def test_a_lab_s_job_file_is_a_job_as_it_is(tmp_path):
+def test_a_lab_s_job_file_is_a_job_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("pattern: allgather\nranks: 4\nsize: 1MB\n")
     (job,) = load_jobs(path)
     assert (job.kind, job.name, job.ranks) == ("collective", "allgather", 4)
 
 
-def test_a_job_does_exactly_one_thing(tmp_path):
+def test_a_job_does_exactly_one_thing(tmp_path: Path) -> None:
     path = tmp_path / "jobs.yaml"
     path.write_text(
         "jobs:\n  - name: a\n    trace: {file: x.et}\n"
@@ -437,7 +450,7 @@ def test_a_job_does_exactly_one_thing(tmp_path):
         load_jobs(path)
 
 
-def test_two_jobs_of_one_name_are_refused(tmp_path):
+def test_two_jobs_of_one_name_are_refused(tmp_path: Path) -> None:
     entry = "  - {name: a, trace: {file: x.et}}\n"
     path = tmp_path / "jobs.yaml"
     path.write_text("jobs:\n" + entry + entry)
@@ -445,15 +458,15 @@ def test_two_jobs_of_one_name_are_refused(tmp_path):
         load_jobs(path)
 
 
-def test_a_trace_is_looked_for_beside_the_file_that_names_it(tmp_path):
+def test_a_trace_is_looked_for_beside_the_file_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "jobs.yaml"
     path.write_text("jobs:\n  - {name: a, trace: {file: x.et}}\n")
     (job,) = load_jobs(path)
-    assert job.trace is not None
-    assert Path(job.trace.file) == tmp_path / "x.et"
+    assert isinstance(job.workload, TraceSpec)
+    assert Path(job.workload.file) == tmp_path / "x.et"
 
 
-def test_a_list_of_places_has_one_for_each_rank():
+def test_a_list_of_places_has_one_for_each_rank() -> None:
     with pytest.raises(ValidationError, match="lists 1 NICs for 16384 ranks"):
         SimulatedJob.model_validate({"name": "a", "placement": ["srv1"], "training": LLAMA})
 

@@ -18,7 +18,7 @@ from rocelab.lab.adoption import adopt, containers, graph
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.base import safe_name
 from rocelab.labfile.model import LabSpec
-from rocelab.linux import portstate
+from rocelab.linux import namespaces, portstate
 from rocelab.linux.rootfs import open_below
 from rocelab.planning.build import build_fabric
 from rocelab.planning.routes import expected_routes
@@ -264,9 +264,9 @@ def test_nothing_but_the_name_of_a_topology_is_read(
 
 def _in_namespaces(monkeypatch: pytest.MonkeyPatch, of: dict[int, int]) -> None:
     """Processes are in these network namespaces, all others in the machine's, number 1."""
-    monkeypatch.setattr(adopt.namespaces, "inode_of", lambda pid: of.get(pid, 1))
+    monkeypatch.setattr(namespaces, "inode_of", lambda pid: of.get(pid, 1))
     monkeypatch.setattr(
-        adopt.namespaces, "are_in_one", lambda one, other: of.get(one, 1) == of.get(other, 1)
+        namespaces, "are_in_one", lambda one, other: of.get(one, 1) == of.get(other, 1)
     )
 
 

@@ -16,7 +16,7 @@ from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.inuse import Use, User, in_use, user_of
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.record import LabFiles
 from rocelab.runs import jobs
 
@@ -24,7 +24,7 @@ ASKED = asked_fault("carrier-down", ["link=rtsw1:ctsw1"])
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunningLab:
     """A lab that is up according to its files."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     monkeypatch.setattr(jobs, "_check_ready", lambda _: None)
@@ -33,21 +33,21 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return made
 
 
-def run_a_job(lab: Lab) -> None:
+def run_a_job(lab: RunningLab) -> None:
     spec = {"pattern": "allreduce", "size": "1MB", "ranks": 2}
     jobs.run_job(lab, JobSpec.model_validate(spec))
 
 
-def leave_a_fault(lab: Lab) -> None:
+def leave_a_fault(lab: RunningLab) -> None:
     assert isinstance(ASKED, CarrierDownSpec)
     inject_and_leave(lab, ASKED)
 
 
-def wait_for_a_fault(lab: Lab) -> None:
+def wait_for_a_fault(lab: RunningLab) -> None:
     inject_and_wait(lab, ASKED)
 
 
-def begin_a_drill(lab: Lab) -> None:
+def begin_a_drill(lab: RunningLab) -> None:
     with _in_drill(lab):
         pass
 
@@ -57,7 +57,7 @@ def begin_a_drill(lab: Lab) -> None:
     "begin", [run_a_job, leave_a_fault, wait_for_a_fault, begin_a_drill], ids=lambda f: f.__name__
 )
 def test_what_measures_a_lab_has_it_alone(
-    lab: Lab, what: str, begin: Callable[[Lab], None]
+    lab: RunningLab, what: str, begin: Callable[[RunningLab], None]
 ) -> None:
     expected = f"lab tiny is in use by {what}, process {os.getpid()}"
     with in_use(LabFiles("tiny"), what), pytest.raises(InputError) as caught:
@@ -67,18 +67,18 @@ def test_what_measures_a_lab_has_it_alone(
 
 @pytest.mark.parametrize("begin", [run_a_job, begin_a_drill], ids=lambda f: f.__name__)
 def test_nothing_is_measured_while_a_fault_by_hand_is_carried_out(
-    lab: Lab, begin: Callable[[Lab], None]
+    lab: RunningLab, begin: Callable[[RunningLab], None]
 ) -> None:
     with _by_hand(lab), pytest.raises(InputError, match="in use by a fault by hand"):
         begin(lab)
 
 
-def test_faults_by_hand_may_come_together(lab: Lab) -> None:
+def test_faults_by_hand_may_come_together(lab: RunningLab) -> None:
     with _by_hand(lab), _by_hand(lab):
         pass
 
 
-def test_faults_by_hand_come_and_go_beside_traffic_that_allows_them(lab: Lab) -> None:
+def test_faults_by_hand_come_and_go_beside_traffic_that_allows_them(lab: RunningLab) -> None:
     files = LabFiles("tiny")
     with _by_hand(lab), in_use(files, "a job (allreduce)", Use.UNDER_FAULTS), _by_hand(lab):
         assert user_of(files) == User("a job (allreduce)", os.getpid())
@@ -86,7 +86,9 @@ def test_faults_by_hand_come_and_go_beside_traffic_that_allows_them(lab: Lab) ->
 
 
 @pytest.mark.parametrize("use", [Use.ALONE, Use.UNDER_FAULTS, Use.UNSENT])
-def test_traffic_that_allows_faults_excludes_all_else_and_is_named(lab: Lab, use: Use) -> None:
+def test_traffic_that_allows_faults_excludes_all_else_and_is_named(
+    lab: RunningLab, use: Use
+) -> None:
     files = LabFiles("tiny")
     with in_use(files, "probes", Use.UNDER_FAULTS), _by_hand(lab):
         refused = pytest.raises(InputError, match=f"in use by probes, process {os.getpid()}")
@@ -95,19 +97,19 @@ def test_traffic_that_allows_faults_excludes_all_else_and_is_named(lab: Lab, use
 
 
 @pytest.mark.parametrize("use", list(Use))
-def test_who_is_refused_is_never_named_as_the_holder(lab: Lab, use: Use) -> None:
+def test_who_is_refused_is_never_named_as_the_holder(lab: RunningLab, use: Use) -> None:
     files, refused = LabFiles("tiny"), pytest.raises(InputError, match="in use by a drill")
     with in_use(files, "a drill"), refused, in_use(files, "another", use):
         pass
 
 
-def test_a_fault_beside_what_measures_is_told_what_to_do(lab: Lab) -> None:
+def test_a_fault_beside_what_measures_is_told_what_to_do(lab: RunningLab) -> None:
     with in_use(LabFiles("tiny"), "a drill"), pytest.raises(InputError) as caught:
         leave_a_fault(lab)
     assert "rocelab traffic --allow-faults" in (caught.value.hint or "")
 
 
-def test_a_lab_that_was_used_is_free_again(lab: Lab) -> None:
+def test_a_lab_that_was_used_is_free_again(lab: RunningLab) -> None:
     with in_use(LabFiles("tiny"), "a job that is named at length"):
         pass
     with in_use(LabFiles("tiny"), "a drill"):
@@ -115,12 +117,12 @@ def test_a_lab_that_was_used_is_free_again(lab: Lab) -> None:
         assert text == f"a drill, process {os.getpid()}"
 
 
-def test_a_lab_that_is_not_up_is_used_by_nobody(lab: Lab) -> None:
+def test_a_lab_that_is_not_up_is_used_by_nobody(lab: RunningLab) -> None:
     with pytest.raises(InputError, match="is not up"), in_use(LabFiles("other"), "a drill"):
         pass
 
 
-def test_who_has_a_lab_for_itself_is_known_while_it_does(lab: Lab) -> None:
+def test_who_has_a_lab_for_itself_is_known_while_it_does(lab: RunningLab) -> None:
     files = LabFiles("tiny")
     assert user_of(files) is None
     with in_use(files, "a job (allreduce)"):
@@ -130,7 +132,7 @@ def test_who_has_a_lab_for_itself_is_known_while_it_does(lab: Lab) -> None:
         assert user_of(files) is None
 
 
-def test_a_lock_whose_holder_has_not_written_its_name_has_no_user_yet(lab: Lab) -> None:
+def test_a_lock_whose_holder_has_not_written_its_name_has_no_user_yet(lab: RunningLab) -> None:
     files = LabFiles("tiny")
     with in_use(files, "a drill"):
         (files.root / "use.lock").write_text("a drill, process 1")

@@ -22,6 +22,7 @@ from rocelab.lab.management import (
     ssh_configuration,
     sshd_configuration,
 )
+from rocelab.linux import namespaces
 from rocelab.record import LabFiles
 from tests.helpers.labs import planned
 
@@ -66,7 +67,7 @@ def test_an_sshd_that_does_not_start_in_time_is_an_error_with_the_end_of_its_log
         raise subprocess.TimeoutExpired("sshd", 60)
 
     monkeypatch.setattr(ManagementFiles, "of_node", lambda _, node, name: tmp_path / name)
-    monkeypatch.setattr(management.namespaces, "on_own_thread", late)
+    monkeypatch.setattr(namespaces, "on_own_thread", late)
     with pytest.raises(MachineError, match="sshd of rtsw1 did not start within 60 s: no entropy"):
         management._start_sshd("sshd", files, "rtsw1", tmp_path)
 

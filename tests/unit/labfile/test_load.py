@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from rocelab.base.errors import SpecError
 from rocelab.base.units import DurationNs
 from rocelab.base.wording import RefusedError
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.base import Name, SpecModel
 from rocelab.labfile.fields import of_field, phrase
 from rocelab.labfile.load import load_spec, read_model, validate
@@ -69,6 +70,7 @@ def test_a_name_and_a_fabric_are_a_whole_spec(tmp_path: Path) -> None:
     path.write_text(TINY)
 
     spec = load_spec(path)
+    assert isinstance(spec.fabric, ClosSpec)
     assert (spec.name, spec.fabric.racks, spec.fabric.spines) == ("tiny", 4, 2)
     assert spec.links.rate == 400 * 10**9
     assert spec.routing.bfd is None

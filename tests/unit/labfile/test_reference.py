@@ -47,7 +47,11 @@ def test_nothing_of_a_file_elsewhere_is_quoted(
     kinds = ("junit", "markdown") if words == ("drill", "run") else ()
     files = {f"--{kind}": tmp_path / kind for kind in kinds}
 
-    outcome = rocelab(*words, str(naming / "file.yaml"), *chain.from_iterable(files.items()))
+    outcome = rocelab(
+        *words,
+        str(naming / "file.yaml"),
+        *chain.from_iterable((option, str(file)) for option, file in files.items()),
+    )
 
     assert outcome.code == 2
     assert "SECRET" not in outcome.out + outcome.err

@@ -88,7 +88,7 @@ def test_without_the_cookie_nothing_is_answered(url: str) -> None:
 
 def test_a_wrong_cookie_is_refused(client: TestClient) -> None:
     assert client.get("/", headers={"cookie": "rocelab-tiny=" + "0" * 64}).status_code == 403
-    assert client.get("/", headers={"cookie": b"rocelab-tiny=\xe9"}).status_code == 403
+    assert client.get("/", headers={b"cookie": b"rocelab-tiny=\xe9"}).status_code == 403
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:801", "localhost:9000", "[::1]:9000"])

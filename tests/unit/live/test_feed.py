@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux.fibwatch import FibAction, FibEvent
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.live import feed as module
@@ -24,6 +24,7 @@ from rocelab.live.events import (
 )
 from rocelab.live.feed import Feed, SessionLogs
 from rocelab.live.state import METRICS
+from rocelab.observe.stages import tracing
 from rocelab.observe.stages.tracing import Daemon
 from rocelab.routing.files import DaemonFiles
 from tests.unit.live.test_state import reading
@@ -36,7 +37,7 @@ DOWN = f"2026/11/26 08:24:19.833941 {_LINE} Down Interface down\n"
 class Told(Feed):
     """A feed of a lab that does not run; it keeps what it would publish."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self.told: list[Event] = []
         super().__init__(lab, read_only=False)
 
@@ -51,17 +52,17 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     files = DaemonFiles(tmp_path)
     files.daemon_folder.mkdir()
     daemon = Daemon("rtsw1", "bgpd", files, os.getpid())
-    monkeypatch.setattr(module.tracing, "running_daemons", lambda lab: (daemon,))
+    monkeypatch.setattr(tracing, "running_daemons", lambda lab: (daemon,))
     files.log("bgpd").write_text(UP)
     return files.log("bgpd")
 
 
 @pytest.fixture
-def lab() -> Lab:
+def lab() -> RunningLab:
     return Lab.planned("tiny").unstarted()
 
 
-def test_a_session_s_end_has_the_time_and_the_cause_of_the_log(log: Path, lab: Lab) -> None:
+def test_a_session_s_end_has_the_time_and_the_cause_of_the_log(log: Path, lab: RunningLab) -> None:
     logs = SessionLogs(lab)
     assert list(logs.changes()) == []  # what was before is the state, and no event
     with log.open("a") as opened:
@@ -81,15 +82,16 @@ def test_a_session_s_end_has_the_time_and_the_cause_of_the_log(log: Path, lab: L
         ]
         opened.write(UP)
     (back,) = logs.changes()
+    assert isinstance(back, SessionEvent)
     assert (back.up, back.cause, back.t_ns) == (True, "session-up", 1795681462857492000)
     assert list(logs.changes()) == []
 
 
 def test_lines_that_come_while_a_log_is_read_are_told_once(
-    log: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    log: Path, lab: RunningLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = SessionLogs(lab)
-    sizes = module.tracing.log_sizes
+    sizes = tracing.log_sizes
 
     def growing(daemons: tuple[Daemon, ...]) -> dict[Path, int]:
         lengths = sizes(daemons)
@@ -99,14 +101,15 @@ def test_lines_that_come_while_a_log_is_read_are_told_once(
 
     with log.open("a") as opened:
         opened.write(DOWN)
-    monkeypatch.setattr(module.tracing, "log_sizes", growing)
-    assert [event.up for event in logs.changes()] == [False, True]
-    monkeypatch.setattr(module.tracing, "log_sizes", sizes)
+    monkeypatch.setattr(tracing, "log_sizes", growing)
+    events = [event for event in logs.changes() if isinstance(event, SessionEvent)]
+    assert [event.up for event in events] == [False, True]
+    monkeypatch.setattr(tracing, "log_sizes", sizes)
     assert list(logs.changes()) == []
 
 
 def test_of_a_log_that_grew_much_only_the_end_is_read(
-    log: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    log: Path, lab: RunningLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_LOG_BYTES", 200)
     logs = SessionLogs(lab)
@@ -133,7 +136,9 @@ def changed(t_ms: int, node: str, action: FibAction = FibAction.SET) -> FibEvent
     return FibEvent(t_ms * 10**6, node, action, "198.18.0.0/30", 1)
 
 
-def test_changes_of_a_table_that_come_together_are_one_event_for_each_switch(lab: Lab) -> None:
+def test_changes_of_a_table_that_come_together_are_one_event_for_each_switch(
+    lab: RunningLab,
+) -> None:
     feed = Told(lab)
     tables = Tables(
         changed(1, "rtsw1"),
@@ -149,7 +154,7 @@ def test_changes_of_a_table_that_come_together_are_one_event_for_each_switch(lab
     ]
 
 
-def test_a_reading_corrects_a_carrier_only_if_it_is_newer_than_the_event(lab: Lab) -> None:
+def test_a_reading_corrects_a_carrier_only_if_it_is_newer_than_the_event(lab: RunningLab) -> None:
     feed = Told(lab)
     port = ("rtsw1:ctsw1", "rtsw1", "ctsw1")
     dark = reading(lab.fabric, 1000, dark=("rtsw1:ctsw1",))
@@ -163,7 +168,7 @@ def test_a_reading_corrects_a_carrier_only_if_it_is_newer_than_the_event(lab: La
 
 
 def test_of_a_session_that_ends_without_a_reason_on_a_dark_link_the_cause_is_the_carrier(
-    log: Path, lab: Lab
+    log: Path, lab: RunningLab
 ) -> None:
     feed = Told(lab)
     with log.open("a") as opened:
@@ -181,7 +186,9 @@ def test_of_a_session_that_ends_without_a_reason_on_a_dark_link_the_cause_is_the
         assert feed._with_cause(other) == other
 
 
-def test_a_scheme_that_is_switched_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_that_is_switched_is_told_once(
+    lab: RunningLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed = Told(lab)
     assert list(feed._changed_scheme(reading(lab.fabric))) == []
     monkeypatch.setattr(module, "_scheme_of", lambda _: {"kind": "spray"})
@@ -201,7 +208,7 @@ class Carriers:
         return self._events
 
 
-def test_of_a_port_only_changes_of_its_carrier_are_told(lab: Lab) -> None:
+def test_of_a_port_only_changes_of_its_carrier_are_told(lab: RunningLab) -> None:
     """The kernel tells each change of a port, and of ports that are none of the lab's."""
     feed = Told(lab)
     changes = [(1, "ctsw1", True), (2, "lo", False), *((t, "ctsw1", t > 4) for t in (3, 4, 5, 6))]
@@ -215,7 +222,7 @@ def test_of_a_port_only_changes_of_its_carrier_are_told(lab: Lab) -> None:
 
 
 def test_a_sample_tells_once_what_cannot_be_read_and_keeps_the_nodes_that_are_not_as_planned(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: RunningLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = Told(lab)
     monkeypatch.setattr(module, "_scheme_of", lambda _: feed.state.scheme)
@@ -237,7 +244,7 @@ def test_a_sample_tells_once_what_cannot_be_read_and_keeps_the_nodes_that_are_no
     ]
 
 
-def test_only_nodes_in_another_state_are_told(lab: Lab) -> None:
+def test_only_nodes_in_another_state_are_told(lab: RunningLab) -> None:
     feed = Told(lab)
     assert list(feed._changed_nodes(reading(lab.fabric))) == []
     narrow = reading(lab.fabric, 7, narrow={"rtsw2": 3})

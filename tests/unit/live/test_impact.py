@@ -73,24 +73,28 @@ def test_rates_and_losses_are_those_of_a_page_of_a_drill_per_ten_milliseconds() 
 
 
 def test_what_bgp_did_is_at_instants_of_the_run() -> None:
-    (step,) = probes_impact(report(STAGES))["switches"]  # type: ignore[misc]
-    assert step == {
-        "node": "rtsw4",
-        "by": "neighbour's update",
-        "begins": True,
-        "detected_ns": 68 * MS,
-        "session_ns": None,
-        "best_path_ns": 118 * MS,
-        "zebra_ns": 129 * MS,
-        "kernel_ns": 130 * MS,
-    }
+    steps = probes_impact(report(STAGES))["switches"]
+    assert steps == [
+        {
+            "node": "rtsw4",
+            "by": "neighbour's update",
+            "begins": True,
+            "detected_ns": 68 * MS,
+            "session_ns": None,
+            "best_path_ns": 118 * MS,
+            "zebra_ns": 129 * MS,
+            "kernel_ns": 130 * MS,
+        }
+    ]
 
 
 def test_a_job_s_impact_is_in_its_iterations() -> None:
     hit = Impact(6, 90 * MS, 5, 30.0 * MS, 31.0 * MS, 2.0, False)
     impact = job_impact(replace(phases_sample.idle(), impact=hit), 10**18)
     assert impact["outages"] == []
-    (iteration, resent) = impact["said"]  # type: ignore[misc]
+    sentences = impact["said"]
+    assert isinstance(sentences, list)
+    iteration, resent = sentences
     assert iteration.startswith("Iteration 7, which the first fault hit, took ")
     assert resent.endswith("data packets were sent again.")
 

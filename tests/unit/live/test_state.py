@@ -114,7 +114,7 @@ def test_values_have_the_direction_of_their_link_and_leave_out_zeros(fabric: Fab
     size = rate_bps // 8 // 4 - 24
     before = reading(fabric, 10**9)
     now = reading(fabric, 15 * 10**8, sent={str(link.port): (1, size)})
-    values = {sli: {} for sli in Sli}
+    values: dict[Sli, dict[str, float]] = {sli: {} for sli in Sli}
     values[Sli.QUEUE_DROPS] = {"rtsw1:ctsw1 to rtsw1": 3.0}
     values[Sli.PAUSE_SHARE] = {"rtsw1:ctsw1 to ctsw1": 0.25}
     sample = Sample(now.time_ns, 5 * 10**8, values)

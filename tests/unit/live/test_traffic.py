@@ -164,7 +164,7 @@ def test_a_job_that_ends_is_what_its_result_is(
     (phase,) = (repeat for repeat in phases_sample.result().repeats[0] if repeat.phase == "idle")
     assert phase.jobs is not None
     (report,) = phase.jobs.reports
-    whole = {"schema_version": SCHEMA_VERSION, "problems": (), "errors": ()}
+    whole: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "problems": (), "errors": ()}
     text = to_json(replace(report, **whole | changes))
     process.script = (
         f"say({BEGINS!r}); say({json.dumps({'report': text, 'impact': {'outages': []}})!r})"

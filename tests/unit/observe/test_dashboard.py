@@ -12,7 +12,7 @@ import pytest
 
 from rocelab.agent.live import LiveCounters
 from rocelab.dataplane.pfc.reading import ClassCounters
-from rocelab.lab.lab import Lab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.linux.counters import DepthCounters, QueueCounters
@@ -63,7 +63,7 @@ _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\
 _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
-def paused(lab: Lab) -> dict[tuple[PausePort, int], ClassCounters]:
+def paused(lab: RunningLab) -> dict[tuple[PausePort, int], ClassCounters]:
     """The counters of a lossless class of every port."""
     queues = QueuesSpec(pfc=PfcSpec())
     plan = plan_pauses(build_fabric(lab.fabric.spec.model_copy(update={"queues": queues})))
@@ -163,7 +163,9 @@ def test_every_exported_metric_is_shown_or_left_out_on_purpose() -> None:
 
 def test_each_lab_can_be_chosen() -> None:
     _, lab = DASHBOARD["templating"]["list"]
-    metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", lab["query"]["query"]).groups()
+    query = re.fullmatch(r"label_values\((\w+), (\w+)\)", lab["query"]["query"])
+    assert query is not None
+    metric, label = query.groups()
     assert label == lab["name"] == "lab"
     assert label in EXPORTED[metric]
     assert all('lab="$lab"' in expression for expression, _ in queries())

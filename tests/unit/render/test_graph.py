@@ -54,7 +54,13 @@ def texts(document: str) -> list[str]:
 
 def boxes(document: str) -> list[tuple[str, float, float, float, float]]:
     return [
-        (rect.attrib["class"], *(float(rect.attrib[k]) for k in ("x", "y", "width", "height")))
+        (
+            rect.attrib["class"],
+            float(rect.attrib["x"]),
+            float(rect.attrib["y"]),
+            float(rect.attrib["width"]),
+            float(rect.attrib["height"]),
+        )
         for rect in ElementTree.fromstring(document).iter(f"{SVG}rect")
         if rect.attrib.get("class", "").startswith("box")
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 import pytest
@@ -47,6 +48,7 @@ LINKS = Table(
     caption="and 12 more",
     foot=("all", 1_234_579, "", "", ""),
 )
+Render = Callable[[Document], str]
 DOCUMENT = Document(
     "Two <cables>",
     (
@@ -84,7 +86,7 @@ class Outline(HTMLParser):
 
 
 @pytest.mark.parametrize("render", [printed, html, markdown_of])
-def test_every_medium_has_the_figures_the_answer_and_the_verdict(render) -> None:
+def test_every_medium_has_the_figures_the_answer_and_the_verdict(render: Render) -> None:
     text = render(DOCUMENT)
     for words in ("1,234,567", "21.8 ms", "not met", "Phase idle", "Two flows out", "failed"):
         assert words in text
@@ -92,7 +94,7 @@ def test_every_medium_has_the_figures_the_answer_and_the_verdict(render) -> None
 
 
 @pytest.mark.parametrize("render", [printed, markdown_of])
-def test_explanations_figures_and_cards_are_for_pages(render) -> None:
+def test_explanations_figures_and_cards_are_for_pages(render: Render) -> None:
     text = render(DOCUMENT)
     for words in ("what it is", "another", "Explained", "Drawn", "Packets lost"):
         assert words not in text
@@ -167,18 +169,19 @@ def hostile_document() -> Document:
 
 
 def page_of_markdown(document: Document) -> str:
-    return MarkdownIt("gfm-like", {"linkify": False}).render(markdown_of(document))
+    page: str = MarkdownIt("gfm-like", {"linkify": False}).render(markdown_of(document))
+    return page
 
 
 @pytest.mark.parametrize("render", [html, page_of_markdown])
-def test_no_text_is_markup_on_a_page(render) -> None:
+def test_no_text_is_markup_on_a_page(render: Render) -> None:
     page = render(hostile_document())
     assert "<script>alert" not in page
     assert "<em>x</em>" not in page
 
 
 @pytest.mark.parametrize("render", [printed, markdown_of])
-def test_no_text_has_control_characters_or_is_markup_of_a_terminal(render) -> None:
+def test_no_text_has_control_characters_or_is_markup_of_a_terminal(render: Render) -> None:
     text = render(hostile_document())
     assert "\x1b" not in text
     assert "\u202e" not in text

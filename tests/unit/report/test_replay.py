@@ -224,7 +224,9 @@ def test_the_script_has_each_module_once_after_those_that_it_imports() -> None:
     assert "Permission to use" in script()
 
 
-def test_a_module_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_a_module_of_another_form_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(replay_page, "HERE", tmp_path)
     (tmp_path / "odd.js").write_text('import * as all from "./format.js";\n')
     with pytest.raises(ValueError, match=r"odd\.js: .*import \* as all"):

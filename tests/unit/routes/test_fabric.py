@@ -104,9 +104,9 @@ def test_a_network_is_the_fabric_of_its_spec(name: str) -> None:
     assert network.nic_address.tolist() == [int(IPv4Address(nic.ip)) for nic in nics]
     assert network.nic_number.tolist() == [nic.number for nic in nics]
     for place, nic in enumerate(nics):
-        links = [link for link in network.nic_links[place] if link != NONE]
+        numbers = [link for link in network.nic_links[place].tolist() if link != NONE]
         leaves = [leaf for leaf in network.home_leaves[network.nic_home[place]] if leaf != NONE]
-        assert [network.link_name(link) for link in links] == [link.name for link in nic.links]
+        assert [network.link_name(link) for link in numbers] == [link.name for link in nic.links]
         assert [network.node_names[leaf] for leaf in leaves] == [link.b.node for link in nic.links]
 
 

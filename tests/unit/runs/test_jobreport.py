@@ -471,7 +471,7 @@ def test_packets_that_are_missing_are_excused_only_by_faults_that_take_some(
     link = next(iter(counts.roce))
     counts = replace(
         counts,
-        roce=counts.roce | {link: counts.roce[link] + 1},
+        roce={**counts.roce, link: counts.roce[link] + 1},
         lossless=Lossless(
             *((3,), (), (), 0, 1000, None, None, None, ()),
             is_alive=True,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
+from scipy.optimize import brentq  # type: ignore[import-untyped]
 
 from rocelab.agent.dcqcn import reaction_point
 from rocelab.jobs.dcqcn_model import Bottleneck, simulate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from rocelab.base.arrays import Floats
 from rocelab.jobs.poisson import FlowSizes, PoissonSpec, poisson_flows

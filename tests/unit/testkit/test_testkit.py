@@ -16,8 +16,10 @@ from rocelab import RunningLab
 from rocelab import record as records
 from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.drill_spec import MeasureSpec
+from rocelab.faults.kinds.blackhole import BlackholeSpec
 from rocelab.lab import doctor
-from rocelab.lab.doctor import Check, explained
+from rocelab.lab.checks import Check
+from rocelab.lab.doctor import explained
 from rocelab.labfile.base import MAX_NAME_LENGTH, check_name
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
@@ -338,7 +340,8 @@ def test_a_fault_that_can_not_be_a_block_is_refused(
 
 def test_tuples_are_taken_where_a_file_has_lists() -> None:
     spec = as_fault("blackhole", {"links": ("rtsw1:ctsw1", "rtsw2:ctsw1")})
-    assert spec.kind == "blackhole"
+    assert isinstance(spec, BlackholeSpec)
+    assert spec.links is not None
     assert len(spec.links) == 2
 
 
