@@ -14,15 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from rocelab.base.errors import MachineError
+from rocelab.base.family import Family
 from rocelab.linux import netlink
 from rocelab.linux.fibtable import Fib, NextHop, Route
 from rocelab.linux.namespaces import inside
 
-RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP = 7, 32
+RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_NEXTHOP = 7, 11, 32
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
 RT_TABLE_MAIN = 254
@@ -38,6 +40,8 @@ NHMSG = struct.Struct("=BBBBI")
 GROUP_ENTRY = struct.Struct("=IBBH")
 
 _RTNEXTHOP = struct.Struct("=HBBi")
+_PORTS_OWN = b"\xfe"
+"""The first byte of link-local addresses, fe80::/10; that of multicast ones is higher."""
 _DISTINCT_SETS = 4096
 """Cached sets of next hops: more than the switches of a zone have at a time."""
 
@@ -67,11 +71,12 @@ class RawHop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelRoute:
-    """An IPv4 route. `group` is the id of its next-hop object, 0 if it has none.
+    """A route. `group` is the id of its next-hop object, 0 if it has none.
 
     Next hops are in the kernel's order, without dead ones.
     """
 
+    family: Family
     destination: int
     length: int
     metric: int
@@ -82,7 +87,8 @@ class KernelRoute:
 
     @property
     def prefix(self) -> str:
-        return f"{socket.inet_ntoa(self.destination.to_bytes(4, 'big'))}/{self.length}"
+        packed = self.destination.to_bytes(self.family.bits // 8)
+        return f"{socket.inet_ntop(self.family.number, packed)}/{self.length}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +125,42 @@ def read_fib(netns: Path) -> Fib:
 
 
 def read_routes(channel: socket.socket, table: int = RT_TABLE_MAIN) -> tuple[KernelRoute, ...]:
-    """The routes of a table that forward or discard. Raises OSError, and MachineError as
-    `parse_route` does."""
-    asked = RTMSG.pack(socket.AF_INET, 0, 0, 0, table, 0, 0, 0, 0)
+    """The routes of a table that forward or discard, of IPv4 and then of IPv6. Raises OSError, and
+    MachineError as `parse_route` does."""
+    return tuple(chain.from_iterable(_routes_of(family, channel, table) for family in Family))
+
+
+def _routes_of(family: Family, channel: socket.socket, table: int) -> Iterator[KernelRoute]:
+    asked = RTMSG.pack(family.number, 0, 0, 0, table, 0, 0, 0, 0)
     try:
         bodies = netlink.dump(channel, RTM_GETROUTE, asked)
     except FileNotFoundError:  # a table that never had a route
-        return ()
-    routes = (parse_route(body, table) for body in bodies)
-    return tuple(
-        route for route in routes if route is not None and (route.hops or route.kind != RTN_UNICAST)
-    )
+        return
+    for body in bodies:
+        route = parse_route(body, table)
+        # A kernel without a family gives the routes of all others.
+        if (
+            route is not None
+            and route.family is family
+            and (route.hops or route.kind != RTN_UNICAST)
+        ):
+            yield route
 
 
 def parse_route(body: bytes, of_table: int = RT_TABLE_MAIN) -> KernelRoute | None:
-    """A route from the body of its message; None for those of other tables than that one.
+    """A route from the body of its message; None for those of other tables than that one, and for
+    what IPv6 has on every port by itself: link-local and multicast addresses.
 
     Raises MachineError when the kernel does not list the members of a group.
     """
-    _, length, _, _, table, protocol, _, kind, flags = RTMSG.unpack_from(body)
+    number, length, _, _, table, protocol, _, kind, flags = RTMSG.unpack_from(body)
     if table != of_table:
         return None
     attributes = netlink.attributes(body, RTMSG.size)
+    destination = attributes.get(RTA_DST, b"")
+    family = Family.IPV6 if number == socket.AF_INET6 else Family.IPV4
+    if family is Family.IPV6 and destination[:1] >= _PORTS_OWN:
+        return None
     hops: tuple[KernelHop, ...] = ()
     if kind == RTN_UNICAST:
         if RTA_MULTIPATH in attributes:
@@ -153,7 +173,8 @@ def parse_route(body: bytes, of_table: int = RT_TABLE_MAIN) -> KernelRoute | Non
                 hint="set net.ipv4.nexthop_compat_mode to 1 in this namespace",
             )
     return KernelRoute(
-        int.from_bytes(attributes.get(RTA_DST, b""), "big"),
+        family,
+        int.from_bytes(destination, "big"),
         length,
         netlink.number(attributes.get(RTA_PRIORITY, b"")),
         protocol,
@@ -185,10 +206,10 @@ def read_objects(channel: socket.socket) -> tuple[dict[int, GroupMember], dict[i
 
 def used(routes: Iterable[KernelRoute]) -> Iterable[KernelRoute]:
     """The routes that the kernel forwards by: for each prefix the one with the lowest metric
-    (net/ipv4/fib_trie.c, fib_table_lookup)."""
-    best: dict[tuple[int, int], KernelRoute] = {}
+    (net/ipv4/fib_trie.c, fib_table_lookup; net/ipv6/ip6_fib.c, fib6_add_rt2node)."""
+    best: dict[tuple[Family, int, int], KernelRoute] = {}
     for route in routes:
-        place = (route.destination, route.length)
+        place = (route.family, route.destination, route.length)
         if place not in best or route.metric < best[place].metric:
             best[place] = route
     return best.values()

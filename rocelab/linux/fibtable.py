@@ -1,4 +1,4 @@
-"""A node's IPv4 forwarding table.
+"""A node's forwarding table, of IPv4 and IPv6.
 
 A `Fib` answers a longest-prefix lookup with the next hops in the order in which the kernel hashes
 over them, which decides every ECMP choice. `rocelab.linux.fib` reads one from a running namespace,
@@ -42,18 +42,21 @@ class Fib:
     routes: tuple[Route, ...]
 
     @cached_property
-    def _by_length(self) -> tuple[tuple[int, dict[int, Route]], ...]:
-        tables: dict[int, dict[int, Route]] = {}
+    def _by_length(self) -> dict[int, tuple[tuple[int, dict[int, Route]], ...]]:
+        """Of each version of IP, the routes of each length, the longest first."""
+        tables: dict[int, dict[int, dict[int, Route]]] = {4: {}, 6: {}}
         for route in self.routes:
-            network = ipaddress.IPv4Network(route.prefix)
-            shift = 32 - network.prefixlen
-            tables.setdefault(shift, {})[int(network.network_address) >> shift] = route
-        return tuple(sorted(tables.items()))
+            network = ipaddress.ip_network(route.prefix)
+            shift = network.max_prefixlen - network.prefixlen
+            by_value = tables[network.version].setdefault(shift, {})
+            by_value[int(network.network_address) >> shift] = route
+        return {version: tuple(sorted(lengths.items())) for version, lengths in tables.items()}
 
     def lookup(self, address: str) -> Route | None:
         """The route of the longest prefix that holds `address`, None if there is none."""
-        value = int(ipaddress.IPv4Address(address))
-        for shift, table in self._by_length:
+        parsed = ipaddress.ip_address(address)
+        value = int(parsed)
+        for shift, table in self._by_length[parsed.version]:
             if route := table.get(value >> shift):
                 return route
         return None

@@ -13,6 +13,8 @@ from enum import StrEnum
 from rocelab.linux import fib, netlink
 from rocelab.linux.listener import Listener
 
+_GROUPS = (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_IPV6_ROUTE, fib.RTNLGRP_NEXTHOP)
+
 
 class FibAction(StrEnum):
     """What happened to a table."""
@@ -46,7 +48,7 @@ class FibWatch(Listener):
 
     def __init__(self, namespace_of: Mapping[str, int]) -> None:
         self._tables = {node: _Table() for node in namespace_of}
-        super().__init__(namespace_of, (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
+        super().__init__(namespace_of, _GROUPS)
 
     def events(self, timeout_s: float) -> list[FibEvent]:
         """The events so far, waiting up to `timeout_s` for the first: a list, empty without one."""

@@ -70,7 +70,8 @@ class Collector(Closing):
             raise
 
     def _open(self, name: str) -> None:
-        events = netlink.open_socket((links.RTNLGRP_LINK, fib.RTNLGRP_IPV4_ROUTE), _EVENT_BUFFER)
+        groups = (links.RTNLGRP_LINK, fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_IPV6_ROUTE)
+        events = netlink.open_socket(groups, _EVENT_BUFFER)
         events.setblocking(False)
         reader = netlink.open_socket(receive_buffer_bytes=4 << 20)
         switch = _Switch(name, reader, events, dict(socket.if_nameindex()))

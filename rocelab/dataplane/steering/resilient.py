@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rocelab.base.family import Family
 from rocelab.linux.fib import (
     GROUP_ENTRY,
     GROUP_TYPE_RESILIENT,
@@ -67,8 +68,8 @@ _USER_HZ = 100
 _RES_IDLE_TIMER, _RES_UNBALANCED_TIMER = 2, 3
 _NESTED = 0x8000
 
-Place = tuple[int, int]
-"""A prefix: its address and its length."""
+Place = tuple[Family, int, int]
+"""A prefix: its family, its address and its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,12 @@ def own_state(
             if MEMBERS_FROM <= number < GROUPS_FROM
         },
         {number: group for number, group in groups.items() if GROUPS_FROM <= number < IDS_END},
-        {(route.destination, route.length): route.group for route in routes if is_own(route)},
+        {_place(route): route.group for route in routes if is_own(route)},
     )
+
+
+def _place(route: KernelRoute) -> Place:
+    return route.family, route.destination, route.length
 
 
 def is_own(route: KernelRoute) -> bool:
@@ -122,7 +127,7 @@ def wanted_state(
             continue
         for hop in route.hops:
             members[MEMBERS_FROM + hop.interface] = GroupMember(hop.interface, hop.gateway)
-        wanted[route.destination, route.length] = tuple(
+        wanted[_place(route)] = tuple(
             (MEMBERS_FROM + hop.interface, hop.weight) for hop in route.hops
         )
     groups: dict[int, NexthopGroup] = {}
@@ -240,9 +245,9 @@ def _delete_object(number: int) -> bytes:
 
 
 def _route(place: Place) -> bytes:
-    destination, length = place
-    body = RTMSG.pack(socket.AF_INET, length, 0, 0, RT_TABLE_MAIN, PROTOCOL, 0, RTN_UNICAST, 0)
-    body += attribute(RTA_DST, destination.to_bytes(4, "big"))
+    family, destination, length = place
+    body = RTMSG.pack(family.number, length, 0, 0, RT_TABLE_MAIN, PROTOCOL, 0, RTN_UNICAST, 0)
+    body += attribute(RTA_DST, destination.to_bytes(family.bits // 8))
     return body + attribute(RTA_PRIORITY, u32(METRIC))
 
 

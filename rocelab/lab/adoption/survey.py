@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.base.family import Family
 from rocelab.base.sysctls import HASH_POLICY, HASH_SEED
 from rocelab.lab.adoption.containers import RunningContainer
 from rocelab.linux import fib, links, namespaces, netlink, processes
@@ -115,7 +116,8 @@ def _surveyed(node: RunningContainer, descriptors: Mapping[str, int]) -> NodeSur
         routes={
             route.prefix: tuple(name_of[hop.interface] for hop in route.hops)
             for route in fib.used(routes)
-            if route.protocol != RTPROT_KERNEL
+            if route.family is Family.IPV4
+            and route.protocol != RTPROT_KERNEL
             and route.hops
             and all(hop.interface in name_of for hop in route.hops)
         },

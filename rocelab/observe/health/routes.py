@@ -22,7 +22,9 @@ class RouteReader:
         switch's namespace. Raises OSError."""
         self._expected = expected
         self._incomplete: int | None = None
-        self._news = netlink.open_socket((fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_NEXTHOP))
+        self._news = netlink.open_socket(
+            (fib.RTNLGRP_IPV4_ROUTE, fib.RTNLGRP_IPV6_ROUTE, fib.RTNLGRP_NEXTHOP)
+        )
         self._channel = netlink.open_socket(receive_buffer_bytes=4 << 20)
         self._channel.settimeout(ANSWER_TIMEOUT_S)
         self._buffer = bytearray(1 << 17)

@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.base.family import Family
 from rocelab.cli import app as cli_app
 from rocelab.cli.arguments import running_or_planned
 from rocelab.cli.main import build, command_line
@@ -350,14 +351,14 @@ def test_a_next_hop_without_carrier_is_not_counted() -> None:
     live, down = KernelHop(3, b"", 1), KernelHop(4, b"", 1, carrier=False)
 
     def route(last: int, length: int, metric: int, *hops: KernelHop) -> KernelRoute:
-        return KernelRoute(0xC6120000 + last, length, metric, 186, 1, 0, hops)
+        return KernelRoute(Family.IPV4, 0xC6120000 + last, length, metric, 186, 1, 0, hops)
 
     routes = [
         route(4, 32, 20, live, down),
         route(8, 30, 20, live),
         route(12, 30, 20, down),
-        KernelRoute(0, 0, 10, 186, 1, 0, (live,)),
-        KernelRoute(0, 0, 20, 186, 1, 0, (live, live)),
+        KernelRoute(Family.IPV4, 0, 0, 10, 186, 1, 0, (live,)),
+        KernelRoute(Family.IPV4, 0, 0, 20, 186, 1, 0, (live, live)),
     ]
     assert live_widths(routes) == {
         "198.18.0.4/32": 1,

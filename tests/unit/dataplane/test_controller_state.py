@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.base.family import Family
 from rocelab.dataplane.controller import rounds as rounds_module
 from rocelab.dataplane.controller.rounds import Round, RoundLog, Utilisation, read_rounds
 from rocelab.dataplane.steering.resilient import (
@@ -170,7 +172,7 @@ def test_what_a_killed_run_left_behind_is_not_read(tmp_path: Path) -> None:
 
 def row(prefix: int, *interfaces: int, protocol: int = RTPROT_BGP, group: int = 0) -> KernelRoute:
     hops = tuple(KernelHop(index, bytes([10, 0, 0, index]), 1) for index in interfaces)
-    return KernelRoute(prefix, 24, 20, protocol, 1, group, hops)
+    return KernelRoute(Family.IPV4, prefix, 24, 20, protocol, 1, group, hops)
 
 
 def carried_out(before: ResilientState, sent: list[bytes]) -> ResilientState:
@@ -181,12 +183,14 @@ def carried_out(before: ResilientState, sent: list[bytes]) -> ResilientState:
         start = HEADER.size + 12 if kind in (RTM_NEWROUTE, RTM_DELROUTE) else HEADER.size
         options = attributes(message, start + (0 if start > HEADER.size else NHMSG.size))
         if kind in (RTM_NEWROUTE, RTM_DELROUTE):
-            place = (int.from_bytes(options[1], "big"), message[HEADER.size + 1])
+            family, length = message[HEADER.size], message[HEADER.size + 1]
+            assert family == socket.AF_INET
+            prefix = (Family.IPV4, int.from_bytes(options[1], "big"), length)
             if kind == RTM_DELROUTE:
-                del routes[place]
+                del routes[prefix]
                 continue
-            routes[place] = struct.unpack("=I", options[30])[0]
-            assert routes[place] in groups
+            routes[prefix] = struct.unpack("=I", options[30])[0]
+            assert routes[prefix] in groups
             continue
         number = struct.unpack("=I", options[NHA_ID])[0]
         if kind == RTM_DELNEXTHOP:
@@ -210,6 +214,11 @@ def carried_out(before: ResilientState, sent: list[bytes]) -> ResilientState:
 EMPTY = ResilientState({}, {}, {})
 
 
+def place(prefix: int) -> tuple[Family, int, int]:
+    """The key of the prefix that `row` makes."""
+    return Family.IPV4, prefix, 24
+
+
 def after(before: ResilientState, *rows: KernelRoute) -> ResilientState:
     wanted = wanted_state(rows, before, BUCKETS)
     done = carried_out(before, messages(before, wanted))
@@ -222,9 +231,9 @@ def test_prefixes_of_equal_next_hops_share_a_group_and_single_paths_have_none() 
         EMPTY, row(1, 5, 6), row(2, 5, 6), row(3, 6, 7), row(4, 5), row(9, 5, 6, protocol=2)
     )
     assert len(state.groups) == 2
-    assert state.group_of[1, 24] == state.group_of[2, 24] != state.group_of[3, 24]
-    assert (4, 24) not in state.group_of
-    assert (9, 24) not in state.group_of
+    assert state.group_of[place(1)] == state.group_of[place(2)] != state.group_of[place(3)]
+    assert place(4) not in state.group_of
+    assert place(9) not in state.group_of
 
 
 def test_a_group_whose_next_hops_change_for_all_its_prefixes_keeps_its_id() -> None:
@@ -246,10 +255,10 @@ def test_while_routes_change_a_group_grows_when_all_its_prefixes_have_the_next_h
     assert [number - MEMBERS_FROM for number, _ in group.members] == [5, 6, 7]
     # Where BGP stays so, the prefix gets the next hops that it has.
     apart = after(state, *one)
-    assert apart.group_of[1, 24] != apart.group_of[2, 24] == apart.group_of[3, 24]
+    assert apart.group_of[place(1)] != apart.group_of[place(2)] == apart.group_of[place(3)]
     # A next hop that is lost is not waited for.
     lost = wanted_state([row(1, 5, 6), *one[1:]], state, BUCKETS, settled=False)
-    assert lost.group_of[1, 24] != lost.group_of[2, 24]
+    assert lost.group_of[place(1)] != lost.group_of[place(2)]
 
 
 def test_a_prefix_that_loses_a_next_hop_alone_gets_a_group_that_began_like_the_old_one() -> None:
@@ -264,7 +273,7 @@ def test_a_prefix_that_loses_a_next_hop_alone_gets_a_group_that_began_like_the_o
     ]
     assert [len(entries) // 8 for entries in made] == [3, 2]
     assert carried_out(state, sent) == wanted
-    assert wanted.group_of[2, 24] == state.group_of[2, 24]
+    assert wanted.group_of[place(2)] == state.group_of[place(2)]
 
 
 def test_what_the_kernel_took_out_by_itself_is_not_written_again() -> None:
@@ -308,9 +317,9 @@ def test_any_sequence_of_tables_is_followed_and_the_last_one_holds(
         state = after(state, *(row(prefix, *hops) for prefix, hops in step.items()))
     for prefix, hops in steps[-1].items():
         if len(hops) < 2:
-            assert (prefix, 24) not in state.group_of
+            assert place(prefix) not in state.group_of
         else:
-            members = state.groups[state.group_of[prefix, 24]].members
+            members = state.groups[state.group_of[place(prefix)]].members
             assert [state.members[number].interface for number, _ in members] == hops
     assert after(state, *(row(prefix, *hops) for prefix, hops in steps[-1].items())) == state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from rocelab.base.family import Family
 from rocelab.lab.differences import (
     RTPROT_KERNEL,
     Difference,
@@ -25,7 +26,7 @@ def route(prefix: str, *indexes: int, protocol: int = RTPROT_BGP) -> KernelRoute
     address, length = prefix.split("/")
     destination = int.from_bytes(socket.inet_aton(address), "big")
     hops = tuple(KernelHop(index, b"", 1) for index in indexes)
-    return KernelRoute(destination, int(length), 20, protocol, UNICAST, 0, hops)
+    return KernelRoute(Family.IPV4, destination, int(length), 20, protocol, UNICAST, 0, hops)
 
 
 def table() -> dict[str, KernelRoute]:
