@@ -13,7 +13,6 @@ import numpy as np
 
 from rocelab.base.errors import InputError
 from rocelab.base.progress import ProgressSink, no_progress
-from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.model import HashingSpec, HashWeights
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.linux.fibtable import FibOf
@@ -108,7 +107,7 @@ def _paths(
         source, destination = flows.source[lost[0]], flows.destination[lost[0]]
         raise NoPathError(
             f"{network.node_names[network.nic_server[source]]}: no route to "
-            f"{dotted(int(network.nic_address[destination]))}"
+            f"{network.ip(destination)}"
         )
     return paths
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.base.arrays import Ints
-from rocelab.fabrics.addressing import dotted
 from rocelab.linux.fibtable import FibOf
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import NextHops
@@ -54,7 +53,7 @@ class TableGroups:
         return self._start[node, group], len(group)
 
     def _group(self, node: int, nic: int) -> _Group:
-        name, ip = self.network.node_names[node], dotted(int(self.network.nic_address[nic]))
+        name, ip = self.network.node_names[node], self.network.ip(nic)
         route = self._fib_of(name).lookup(ip) if self.network.tier[node] else None
         if route is None or not route.next_hops:
             raise NoPathError(

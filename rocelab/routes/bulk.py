@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from rocelab.labfile.model import HashField, HashPolicy
 from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers
-from rocelab.routes.flows import HeaderColumns, Indices, Words
+from rocelab.routes.flows import Bytes, HeaderColumns, Indices, Words
 from rocelab.routes.multipath import JHASH_START, UDP, hashed_fields, siphash_key, upper_bounds
-from rocelab.routes.steering import MULTIPLIERS, ROCE_PORT
+from rocelab.routes.steering import IPV4_BYTES, MULTIPLIERS, ROCE_PORT
 
 PIECE = 8192
 """Flows hashed at a time: eight arrays of 64 KiB fit a core's second-level cache."""
@@ -210,6 +210,14 @@ def field_hashes(headers: Headers, seed: int | _Words64, fields: Hashed = ALL_FI
     rest = source_port << np.uint64(48) | same | destination_qp
     mixed = _mixed(_mixed(_mixed(np.asarray(seed, np.uint64).reshape(-1)) ^ addresses) ^ rest)
     return (mixed >> np.uint64(32)).astype(np.uint32)
+
+
+def address_words(addresses: Bytes) -> Words:
+    """`rocelab.routes.steering.address_word` of each address, from its wire bytes, n x 4 or 16."""
+    if addresses.shape[1] == IPV4_BYTES:
+        return addresses.view(">u4").reshape(-1).astype(np.uint32)
+    high, low = addresses.view(">u8").astype(np.uint64).T
+    return (_mixed(_mixed(high) ^ low) >> np.uint64(32)).astype(np.uint32)
 
 
 def _mixed(value: _Words64) -> _Words64:

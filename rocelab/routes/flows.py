@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.routes.multipath import UDP
+from rocelab.wire.headers import LABEL_BITS, ROCE_PORT
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]
@@ -45,6 +46,21 @@ class HeaderColumns:
             self.destination_port[which],
             self.flow_label[which],
         )
+
+
+def roce_columns(source: Bytes, destination: Bytes, source_port: npt.ArrayLike) -> HeaderColumns:
+    """RoCEv2 flows of one family from the wire bytes of their addresses, n x 4 or 16, and their UDP
+    source ports, with the flow labels that go with these."""
+    ports = np.asarray(source_port).astype(np.uint32)
+    count, is_v6 = source.shape[0], source.shape[1] == 16
+    return HeaderColumns(
+        source=source,
+        destination=destination,
+        protocol=np.full(count, UDP, np.uint32),
+        source_port=ports,
+        destination_port=np.full(count, ROCE_PORT, np.uint32),
+        flow_label=ports & np.uint32(LABEL_BITS if is_v6 else 0),
+    )
 
 
 def columns_v4(

@@ -23,6 +23,7 @@ from ipaddress import ip_address
 
 from rocelab.base.errors import InputError
 from rocelab.labfile.model import HashField, HashPolicy
+from rocelab.wire.headers import flow_label
 
 HASH_BITS = 31
 UDP = 17
@@ -54,6 +55,13 @@ class Flow5:
     @property
     def is_v6(self) -> bool:
         return ":" in self.source
+
+
+def udp_flow(source: str, destination: str, source_port: int, destination_port: int) -> Flow5:
+    """A UDP flow as a lab's NICs send it: over IPv6 with the label that goes with its source
+    port."""
+    label = flow_label(source_port) if ":" in source else 0
+    return Flow5(source, destination, UDP, source_port, destination_port, label)
 
 
 def multipath_hash(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rocelab.base.errors import ExpectationError, InputError
 from rocelab.linux.fibtable import FibOf, Route
 from rocelab.planning.fabric import DirectedLink, Fabric, Link, Nic, Node
-from rocelab.routes.multipath import UDP, Flow5, multipath_hash, select
+from rocelab.routes.multipath import Flow5, multipath_hash, select, udp_flow
 from rocelab.routes.steering import ROCE_PORT, SteeringModel
 
 
@@ -101,7 +101,7 @@ def walk(
             hint="name two different servers",
         )
     model = steering or SteeringModel(fabric, fabric.spec.scheme)
-    flow = Flow5(source.ip, destination.ip, UDP, source_port, destination_port)
+    flow = udp_flow(source.ip, destination.ip, source_port, destination_port)
 
     def hash_at(node: Node) -> int:
         steered = model.hash_at(node, flow, destination_qp)

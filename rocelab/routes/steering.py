@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from rocelab.base.errors import InputError
-from rocelab.fabrics.addressing import address_number
 from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers, Treatment
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.planning.fabric import Fabric, Nic, Node
@@ -26,6 +26,7 @@ ROCE_PORT = 4791
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """The multipliers of SplitMix64's finalizer."""
 
+IPV4_BYTES = 4
 _WORD = 2**64 - 1
 
 
@@ -46,19 +47,28 @@ class PinKey(NamedTuple):
 
 
 def field_hash(flow: Flow5, destination_qp: int, seed: int, fields: Hashed = ALL_FIELDS) -> int:
-    """The 32-bit hash of an IPv4 five-tuple and a BTH destination QP (24 bits) under `seed`; what
-    is not in `fields` counts as 0.
+    """The 32-bit hash of a five-tuple and a BTH destination QP (24 bits) under `seed`; what is not
+    in `fields` counts as 0.
 
     Three rounds of SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014) over the seed, the
-    addresses and the rest. The result is the upper half, of which the kernel uses the upper 31
-    bits.
+    addresses (`address_word`) and the rest. The result is the upper half, of which the kernel uses
+    the upper 31 bits.
     """
-    source = address_number(flow.source) if Hashed.SOURCE in fields else 0
-    destination = address_number(flow.destination) if Hashed.DESTINATION in fields else 0
+    source = address_word(flow.source) if Hashed.SOURCE in fields else 0
+    destination = address_word(flow.destination) if Hashed.DESTINATION in fields else 0
     source_port = flow.source_port if Hashed.SOURCE_PORT in fields else 0
     qp = destination_qp if Hashed.DESTINATION_QP in fields else 0
     rest = source_port << 48 | flow.destination_port << 32 | flow.protocol << 24
     return _mixed(_mixed(_mixed(seed) ^ (source << 32 | destination)) ^ rest ^ qp) >> 32
+
+
+def address_word(address: str) -> int:
+    """What a switch that steers hashes of an address: IPv4's 32 bits; of IPv6's two halves, two
+    rounds of the same finalizer, the upper 32 bits."""
+    packed = ip_address(address).packed
+    if len(packed) == IPV4_BYTES:
+        return int.from_bytes(packed)
+    return _mixed(_mixed(int.from_bytes(packed[:8])) ^ int.from_bytes(packed[8:])) >> 32
 
 
 def steering_hash(index: int, weights: Sequence[int]) -> int:
@@ -157,8 +167,8 @@ def _own_hash(scheme: SchemeSpec, flow: Flow5, destination_qp: int, seed: int) -
     import numpy as np
 
     numbers = (
-        address_number(flow.source),
-        address_number(flow.destination),
+        address_word(flow.source),
+        address_word(flow.destination),
         flow.source_port,
         destination_qp,
     )

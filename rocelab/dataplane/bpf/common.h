@@ -15,6 +15,7 @@
 #define IPV4_NO_OPTIONS 0x45
 #define FRAGMENT 0x3fff
 #define IPPROTO_UDP 17
+#define IPPROTO_ICMPV6 58
 #define ROCE_PORT 4791
 
 // As in rocelab/dataplane/queues/htb.py, rocelab/planning/queues.py and rocelab/planning/pauses.py.
@@ -45,9 +46,33 @@ struct ipv4_udp {
 	__u16 udp_checksum;
 };
 
+// The same of IPv6, without extension headers.
+struct ipv6_udp {
+	__u8 first[4]; // version, traffic class and flow label
+	__u16 length;
+	__u8 protocol;
+	__u8 hop_limit;
+	__u32 source[4];
+	__u32 destination[4];
+	__u16 source_port;
+	__u16 destination_port;
+	__u16 udp_length;
+	__u16 udp_checksum;
+};
+
 // Whether these are the headers of a whole RoCE packet, with nothing between IP and UDP.
 static __always_inline int is_roce(const struct ipv4_udp *wire)
 {
 	return wire->version == IPV4_NO_OPTIONS && wire->protocol == IPPROTO_UDP &&
 	       !(wire->fragment & bpf_htons(FRAGMENT)) && wire->destination_port == bpf_htons(ROCE_PORT);
+}
+
+static __always_inline int is_roce6(const struct ipv6_udp *wire)
+{
+	return wire->protocol == IPPROTO_UDP && wire->destination_port == bpf_htons(ROCE_PORT);
+}
+
+static __always_inline __u8 traffic_class6(const __u8 *first)
+{
+	return first[0] << 4 | first[1] >> 4;
 }

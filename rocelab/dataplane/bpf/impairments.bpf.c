@@ -19,6 +19,7 @@
 #define CONTROL_DSCP 48
 #define BTH_BYTES 12
 #define ICRC_BYTES 4
+#define IPV6_BYTES 40
 
 // As in rocelab/dataplane/impairments/maps.py.
 #define DELAY_LINE 60001
@@ -71,15 +72,24 @@ struct {
 // left alone: a real cable's frame checksum would lose them, and a veth carries none that could.
 static __always_inline int corrupt(struct __sk_buff *skb)
 {
-	const __u32 first = ETH_HLEN + sizeof(struct ipv4_udp) + BTH_BYTES;
+	__u32 first, end, at;
 	struct ipv4_udp wire;
-	__u32 end, at;
+	struct ipv6_udp wire6;
 	__u8 byte;
 
-	if (skb->protocol != bpf_htons(ETH_P_IP) ||
-	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)) || !is_roce(&wire))
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)) || !is_roce(&wire))
+			return 0;
+		first = ETH_HLEN + sizeof(wire) + BTH_BYTES;
+		end = ETH_HLEN + bpf_ntohs(wire.length);
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, &wire6, sizeof(wire6)) || !is_roce6(&wire6))
+			return 0;
+		first = ETH_HLEN + sizeof(wire6) + BTH_BYTES;
+		end = ETH_HLEN + IPV6_BYTES + bpf_ntohs(wire6.length);
+	} else {
 		return 0;
-	end = ETH_HLEN + bpf_ntohs(wire.length);
+	}
 	if (end < first + ICRC_BYTES)
 		return 0;
 	at = first + bpf_get_prandom_u32() % (end - first);
@@ -145,7 +155,14 @@ int resume(struct __sk_buff *skb)
 static __always_inline int is_dilated(struct __sk_buff *skb)
 {
 	struct ipv4_udp wire;
+	struct ipv6_udp wire6;
 
+	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, &wire6, sizeof(wire6)) ||
+		    wire6.protocol == IPPROTO_ICMPV6)
+			return 0;
+		return traffic_class6(wire6.first) >> 2 < CONTROL_DSCP || is_roce6(&wire6);
+	}
 	if (skb->protocol != bpf_htons(ETH_P_IP) ||
 	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))
 		return 0;

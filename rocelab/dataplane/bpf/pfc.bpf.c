@@ -448,7 +448,7 @@ static __always_inline int class_of(struct __sk_buff *skb, const struct settings
 			return set->class_of_dscp[ip[1] >> 2 & 63] & (CLASSES - 1);
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		if (!bpf_skb_load_bytes(skb, ETH_HLEN, ip, 2))
-			return set->class_of_dscp[(ip[0] << 4 | ip[1] >> 4) >> 2 & 63] & (CLASSES - 1);
+			return set->class_of_dscp[traffic_class6(ip) >> 2 & 63] & (CLASSES - 1);
 	}
 	return -1;
 }

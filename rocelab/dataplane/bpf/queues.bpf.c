@@ -11,7 +11,6 @@
 
 #define IPPROTO_ICMP 1
 #define IPPROTO_TCP 6
-#define IPPROTO_ICMPV6 58
 #define CE 3
 
 // A class of lossy ones may hold so many times what the buffer has free (rocelab/planning/queues.py).
@@ -225,9 +224,10 @@ static __always_inline int parse(struct __sk_buff *skb, struct headers *found)
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, ip, 8))
 			return 0;
-		tos = ip[0] << 4 | ip[1] >> 4;
+		tos = traffic_class6(ip);
 		found->protocol = ip[6];
 		after_ip = ETH_HLEN + 40;
+		is_whole = 1;
 	} else {
 		return 0;
 	}

@@ -9,7 +9,8 @@
 //
 // A hash stays with a packet from switch to switch, so a switch that is to choose as the kernel
 // does (scheme KERNEL, no pin, no entry) takes the one of the switch before it away.
-// Only RoCEv2 over IPv4 without options is touched.
+// Only RoCEv2 over IPv4 without options and over IPv6 is touched (net/ipv6/route.c rt6_multipath_hash
+// takes a packet's hash as IPv4's does).
 
 #include "common.h"
 
@@ -52,9 +53,14 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
+// Of IPv6 in the order of the wire; of IPv4 as IPv6 maps it (RFC 4291 section 2.5.5.2).
+struct address {
+	__u32 words[4];
+};
+
 struct pin {
 	__u32 node;
-	__u32 destination;
+	struct address destination;
 };
 
 struct {
@@ -67,8 +73,8 @@ struct {
 
 struct entry {
 	__u32 node;
-	__u32 source;
-	__u32 destination;
+	struct address source;
+	struct address destination;
 	__u32 source_port;
 };
 
@@ -82,8 +88,8 @@ struct {
 
 struct flow {
 	__u32 node;
-	__u32 source;
-	__u32 destination;
+	struct address source;
+	struct address destination;
 	__u32 source_port;
 	__u32 destination_qp;
 };
@@ -101,44 +107,35 @@ struct {
 	__type(value, struct flowlet);
 } flowlets SEC(".maps");
 
-// In the order of the wire; addresses and ports of `packet` are in the machine's.
-struct headers {
-	struct ipv4_udp ip;
+// In the order of the wire.
+struct bth {
 	__u8 opcode;
 	__u8 flags;
 	__u16 partition;
 	__u32 destination_qp; // the upper 8 bits are reserved
 };
 
+struct headers {
+	struct ipv4_udp ip;
+	struct bth bth;
+};
+
+struct headers6 {
+	struct ipv6_udp ip;
+	struct bth bth;
+};
+
+// In the machine's order. `source` and `destination` are what is hashed of addresses: IPv4's 32 bits,
+// and a hash of IPv6's 128.
 struct packet {
 	__u32 source;
 	__u32 destination;
 	__u32 source_port;
 	__u32 destination_qp;
 	__u8 opcode;
+	struct address from;
+	struct address to;
 };
-
-static __always_inline int parse(struct __sk_buff *skb, struct packet *found)
-{
-	struct headers wire;
-
-	if (skb->protocol != bpf_htons(ETH_P_IP) ||
-	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)) || !is_roce(&wire.ip))
-		return 0;
-	found->source = bpf_ntohl(wire.ip.source);
-	found->destination = bpf_ntohl(wire.ip.destination);
-	found->source_port = bpf_ntohs(wire.ip.source_port);
-	found->destination_qp = bpf_ntohl(wire.destination_qp) & 0xffffff;
-	found->opcode = wire.opcode;
-	return 1;
-}
-
-static __always_inline int is_data(const struct packet *packet)
-{
-	return packet->opcode <= RC_WRITE_ONLY_WITH_IMM ||
-	       packet->opcode == RC_SEND_LAST_WITH_INVALIDATE ||
-	       packet->opcode == RC_SEND_ONLY_WITH_INVALIDATE;
-}
 
 // The finalizer of SplitMix64 (Steele, Lea and Flood 2014). Its twin: rocelab/routes/steering.py.
 static __always_inline __u64 mixed(__u64 value)
@@ -146,6 +143,80 @@ static __always_inline __u64 mixed(__u64 value)
 	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;
 	value = (value ^ value >> 27) * 0x94d049bb133111ebULL;
 	return value ^ value >> 31;
+}
+
+static __always_inline void put_mapped(struct address *address, __u32 ipv4)
+{
+	address->words[0] = address->words[1] = 0;
+	address->words[2] = bpf_htonl(0xffff);
+	address->words[3] = ipv4;
+}
+
+static __always_inline void put(struct address *address, const __u32 *words)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		address->words[i] = words[i];
+}
+
+// Its twin: `address_word` of rocelab/routes/steering.py.
+static __always_inline __u32 word_of(const __u32 *words)
+{
+	__u64 high = (__u64)bpf_ntohl(words[0]) << 32 | bpf_ntohl(words[1]);
+	__u64 low = (__u64)bpf_ntohl(words[2]) << 32 | bpf_ntohl(words[3]);
+
+	return mixed(mixed(high) ^ low) >> 32;
+}
+
+static __always_inline void put_bth(struct packet *found, const struct bth *bth, __u16 source_port)
+{
+	found->source_port = bpf_ntohs(source_port);
+	found->destination_qp = bpf_ntohl(bth->destination_qp) & 0xffffff;
+	found->opcode = bth->opcode;
+}
+
+static __always_inline int parse4(struct __sk_buff *skb, struct packet *found)
+{
+	struct headers wire;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)) || !is_roce(&wire.ip))
+		return 0;
+	found->source = bpf_ntohl(wire.ip.source);
+	found->destination = bpf_ntohl(wire.ip.destination);
+	put_mapped(&found->from, wire.ip.source);
+	put_mapped(&found->to, wire.ip.destination);
+	put_bth(found, &wire.bth, wire.ip.source_port);
+	return 1;
+}
+
+static __always_inline int parse6(struct __sk_buff *skb, struct packet *found)
+{
+	struct headers6 wire;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)) || !is_roce6(&wire.ip))
+		return 0;
+	found->source = word_of(wire.ip.source);
+	found->destination = word_of(wire.ip.destination);
+	put(&found->from, wire.ip.source);
+	put(&found->to, wire.ip.destination);
+	put_bth(found, &wire.bth, wire.ip.source_port);
+	return 1;
+}
+
+static __always_inline int parse(struct __sk_buff *skb, struct packet *found)
+{
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return parse4(skb, found);
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return parse6(skb, found);
+	return 0;
+}
+
+static __always_inline int is_data(const struct packet *packet)
+{
+	return packet->opcode <= RC_WRITE_ONLY_WITH_IMM ||
+	       packet->opcode == RC_SEND_LAST_WITH_INVALIDATE ||
+	       packet->opcode == RC_SEND_ONLY_WITH_INVALIDATE;
 }
 
 static __always_inline __u32 field_hash(const struct packet *packet, __u64 fields, __u32 seed)
@@ -165,8 +236,8 @@ static __always_inline __u32 flowlet_hash(const struct packet *packet, __u32 id,
 {
 	struct flow key = {
 		.node = id,
-		.source = packet->source,
-		.destination = packet->destination,
+		.source = packet->from,
+		.destination = packet->to,
 		.source_port = packet->source_port,
 		.destination_qp = packet->destination_qp,
 	};
@@ -194,7 +265,7 @@ static __always_inline __u32 flowlet_hash(const struct packet *packet, __u32 id,
 
 static __always_inline __u32 *pin_of(const struct packet *packet, __u32 id)
 {
-	struct pin key = { .node = id, .destination = packet->destination };
+	struct pin key = { .node = id, .destination = packet->to };
 
 	return bpf_map_lookup_elem(&pins, &key);
 }
@@ -203,8 +274,8 @@ static __always_inline __u32 *entry_of(const struct packet *packet, __u32 id)
 {
 	struct entry key = {
 		.node = id,
-		.source = packet->source,
-		.destination = packet->destination,
+		.source = packet->from,
+		.destination = packet->to,
 		.source_port = packet->source_port,
 	};
 
@@ -245,7 +316,7 @@ int steer(struct __sk_buff *skb)
 	__u32 id = skb->tc_classid & 0xffff;
 	struct node *node = bpf_map_lookup_elem(&nodes, &id);
 	struct counters *count = bpf_map_lookup_elem(&counters, &id);
-	struct packet packet;
+	struct packet packet = {};
 
 	if (!node || !count || node->scheme == OFF || !parse(skb, &packet))
 		return TC_ACT_UNSPEC;

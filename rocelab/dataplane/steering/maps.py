@@ -7,12 +7,13 @@ rocelab/dataplane/bpf/steer.bpf.c.
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from pathlib import Path
 
-from rocelab.fabrics.addressing import address_number, dotted
 from rocelab.labfile.schemes.base import ALL_FIELDS, Treatment
 from rocelab.linux import bpf
 from rocelab.planning.fabric import Fabric
@@ -24,8 +25,8 @@ _INDEX = struct.Struct("=I")
 _HASH = struct.Struct("=I")
 _NODE = struct.Struct("=IIQQ")
 _COUNTERS = struct.Struct("=5Q")
-_PIN = struct.Struct("=II")
-_ENTRY = struct.Struct("=IIII")
+_PIN = struct.Struct("=I16s")
+_ENTRY = struct.Struct("=I16s16sI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class SteeringMaps(bpf.Pinned):
     def write_pins(self, pins: Mapping[PinKey, int]) -> None:
         """Set pins."""
         for pin, value in pins.items():
-            key = _PIN.pack(self._id_of[pin.node], address_number(pin.destination))
+            key = _PIN.pack(self._id_of[pin.node], _packed(pin.destination))
             bpf.set_element(self._pinned["pins"], key, _HASH.pack(value))
 
     def clear_pins(self) -> None:
@@ -105,7 +106,7 @@ class SteeringMaps(bpf.Pinned):
             value = bpf.element(self._pinned["entries"], key, _HASH.size)
             if value is not None:
                 number, source, destination, port = _ENTRY.unpack(key)
-                place = EntryKey(self._name_of[number], dotted(source), dotted(destination), port)
+                place = EntryKey(self._name_of[number], _text(source), _text(destination), port)
                 entries[place] = _HASH.unpack(value)[0]
         return entries
 
@@ -120,5 +121,15 @@ class SteeringMaps(bpf.Pinned):
             bpf.remove_element(self._pinned["entries"], self._entry(place))
 
     def _entry(self, place: EntryKey) -> bytes:
-        addresses = address_number(place.source), address_number(place.destination)
+        addresses = _packed(place.source), _packed(place.destination)
         return _ENTRY.pack(self._id_of[place.node], *addresses, place.source_port)
+
+
+def _packed(address: str) -> bytes:
+    """An address as the program's keys have it: IPv4's as IPv6 maps them."""
+    return socket.inet_pton(socket.AF_INET6, address if ":" in address else f"::ffff:{address}")
+
+
+def _text(packed: bytes) -> str:
+    address = IPv6Address(packed)
+    return str(address.ipv4_mapped or address)

@@ -47,7 +47,7 @@ class Treatment(IntEnum):
 
 
 class Hashed(IntFlag):
-    """Header fields that a switch may hash: IPv4 addresses, the UDP source port, and the BTH's
+    """Header fields that a switch may hash: IP addresses, the UDP source port, and the BTH's
     destination QP. The bits are those of rocelab/dataplane/bpf/steer.bpf.c."""
 
     SOURCE = 1
@@ -60,7 +60,8 @@ ALL_FIELDS = Hashed.SOURCE | Hashed.DESTINATION | Hashed.SOURCE_PORT | Hashed.DE
 
 
 class Headers(NamedTuple):
-    """The fields of RoCE packets, a cell each; addresses as numbers of 32 bits."""
+    """The fields of RoCE packets, a cell each; addresses as numbers of 32 bits, which for IPv6 are
+    hashes of its 128 (`rocelab.routes.steering.address_word`)."""
 
     source: Words64
     destination: Words64

@@ -7,13 +7,15 @@ Layout, address blocks and hash seeds come from the same functions; what only a 
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
-from ipaddress import IPv4Address
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
 
-from rocelab.base.arrays import NONE, Ints, Words
+from rocelab.base.arrays import NONE, Ints
+from rocelab.base.family import Family
 from rocelab.fabrics.addressing import SPACE_START, AddressSpace
 from rocelab.fabrics.door import layout_of
 from rocelab.fabrics.homes import Home, homes_of
@@ -23,6 +25,7 @@ from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric, hash_seed
 from rocelab.planning.fabric import Fabric
 from rocelab.routes.arrays.network import Network
+from rocelab.routes.flows import Bytes
 
 IPV4_END = 2**32
 
@@ -102,7 +105,7 @@ def _of_fabric(fabric: Fabric) -> Network:
         rate_bps=np.array([link.rate_bps for link in fabric.links], np.float64),
         nic_server=np.array([number[nic.server] for nic in nics], np.int32),
         nic_number=np.array([nic.number for nic in nics], np.int32),
-        nic_address=np.array([int(IPv4Address(nic.ip)) for nic in nics], np.uint32),
+        nic_address=_bytes_of(fabric.family, [nic.ip for nic in nics]),
         nic_links=_padded([[link_number[link] for link in nic.links] for nic in nics]),
         nic_home=np.array(
             [home_of[tuple(link.b.node for link in nic.links)] for nic in nics], np.int32
@@ -141,14 +144,19 @@ def _counted_from_one(server: Ints) -> Ints:
     return (np.arange(len(server)) - np.repeat(begins, counts) + 1).astype(np.int32)
 
 
-def _dealt(homes: list[Home], nics: int) -> tuple[Ints, Words]:
+def _dealt(homes: list[Home], nics: int) -> tuple[Ints, Bytes]:
     """The home and the address of each NIC."""
     home, address = np.empty(nics, np.int32), np.empty(nics, np.uint32)
     for index, place in enumerate(homes):
         below = np.array(place.nics, np.intp)
         home[below] = index
         address[below] = place.start + place.step * np.arange(len(below))
-    return home, address
+    return home, address.astype(">u4").view(np.uint8).reshape(-1, 4)
+
+
+def _bytes_of(family: Family, addresses: Sequence[str]) -> Bytes:
+    packed = b"".join(socket.inet_pton(family.number, address) for address in addresses)
+    return np.frombuffer(packed, np.uint8).reshape(-1, family.bits // 8)
 
 
 def _leaves(homes: list[Home], number: dict[str, int]) -> Ints:

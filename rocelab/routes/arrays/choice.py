@@ -16,19 +16,24 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from rocelab.base.arrays import Ints, Words
-from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.schemes.base import Headers, Treatment
 from rocelab.labfile.schemes.resilient import ResilientScheme
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.routes import Groups, Mask, NextHops
 from rocelab.routes.asic import CRCS, crc_hashes
-from rocelab.routes.bulk import field_hashes, multipath_hashes, select_all, select_buckets
+from rocelab.routes.bulk import (
+    address_words,
+    field_hashes,
+    multipath_hashes,
+    select_all,
+    select_buckets,
+)
 from rocelab.routes.flows import HeaderColumns as Columns
-from rocelab.routes.flows import Indices, columns_v4
+from rocelab.routes.flows import Indices, roce_columns
 from rocelab.routes.models import Model
 from rocelab.routes.resilient import filled, without
-from rocelab.routes.steering import ROCE_PORT, EntryKey, steering_hash
+from rocelab.routes.steering import EntryKey, steering_hash
 
 DRAWN = (Treatment.FLOWLET, Treatment.SPRAY)
 
@@ -57,12 +62,11 @@ class Choice:
         self._leaf, self._upper = (scheme.treatment(is_leaf=is_leaf) for is_leaf in (True, False))
         self._model = model
         self._entries = entries
-        self._source = self._network.nic_address[flows.source]
-        self._destination = self._network.nic_address[flows.destination]
 
     @cached_property
     def _columns(self) -> Columns:
-        return columns_v4(self._source, self._destination, self._flows.sport, ROCE_PORT)
+        addresses, flows = self._network.nic_address, self._flows
+        return roce_columns(addresses[flows.source], addresses[flows.destination], flows.sport)
 
     def divided(self, at: Ints) -> Mask:
         """Whether switches divide flows over their groups."""
@@ -139,13 +143,19 @@ class Choice:
 
     def _of_headers(self, treatment: Treatment, at: Ints, which: Indices) -> Words:
         """32-bit hashes of the fields that the scheme names, by our function or its own."""
-        flows = self._flows
-        columns = (self._source, self._destination, flows.sport, flows.dest_qp)
+        flows, words = self._flows, self._words
+        ends = (words[flows.source], words[flows.destination])
+        columns = (*ends, flows.sport, flows.dest_qp)
         headers = Headers(*(column[which].astype(np.uint64) for column in columns))
         seeds = self._network.hash_seed[at].astype(np.uint64)
         if treatment is Treatment.FUNCTION:
             return self._scheme.hashes(headers, seeds)
         return field_hashes(headers, seeds, self._scheme.hashed)
+
+    @cached_property
+    def _words(self) -> Words:
+        """What is hashed of each NIC's address."""
+        return address_words(self._network.nic_address)
 
     def _pinned(self, at: Ints, which: Indices) -> Words:
         """At leaves, the middle of an uplink's range of hashes, but for the destination's
@@ -160,13 +170,13 @@ class Choice:
 
     def _placed(self, at: Ints, which: Indices) -> Words:
         """What te's entries say, and the kernel's own hash where there is none."""
-        flows, names = self._flows, self._network.node_names
+        flows, names, ip = self._flows, self._network.node_names, self._network.ip
         choices = [
-            self._entries.get(EntryKey(names[node], dotted(source), dotted(destination), sport))
+            self._entries.get(EntryKey(names[node], ip(source), ip(destination), sport))
             for node, source, destination, sport in zip(
                 at.tolist(),
-                self._source[which].tolist(),
-                self._destination[which].tolist(),
+                flows.source[which].tolist(),
+                flows.destination[which].tolist(),
                 flows.sport[which].tolist(),
                 strict=True,
             )

@@ -6,6 +6,7 @@ Nodes, NICs and links of a frozen `Network` are numbered, addressed and seeded e
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import Floats, Ints, Words
+from rocelab.base.family import Family
 from rocelab.fabrics.layout import interface_name
 from rocelab.fabrics.roles import Role
 from rocelab.jobs.placement import Nics
 from rocelab.labfile.model import LabSpec
+from rocelab.routes.flows import Bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +53,9 @@ class Network:
     """Node, n."""
     nic_number: Ints
     """From 1, n."""
-    nic_address: Words
-    """IPv4, n; it continues beyond 198.18.0.0/15 if the fabric is larger than a lab can address."""
+    nic_address: Bytes
+    """In the order of the wire, n x 4 of IPv4 or 16 of IPv6. IPv4's continue beyond 198.18.0.0/15
+    if the fabric is larger than a lab can address."""
     nic_links: Ints
     """n x p links, padded with NONE."""
     nic_home: Ints
@@ -75,6 +79,15 @@ class Network:
     @property
     def nics(self) -> int:
         return len(self.nic_server)
+
+    @property
+    def family(self) -> Family:
+        """What NICs send."""
+        return Family.IPV4 if self.nic_address.shape[1] * 8 == Family.IPV4.bits else Family.IPV6
+
+    def ip(self, nic: int) -> str:
+        """The address of a NIC as text."""
+        return socket.inet_ntop(self.family.number, self.nic_address[nic].tobytes())
 
     @cached_property
     def tier(self) -> npt.NDArray[np.int8]:

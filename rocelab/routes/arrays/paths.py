@@ -15,7 +15,6 @@ import numpy as np
 from rocelab.base.arrays import NONE, Floats, Ints
 from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.model import HashWeights
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.choice import Choice, divides
@@ -144,7 +143,7 @@ def _walk(routes: Groups, choice: Choice, destination: Ints, parts: _Parts, part
         walked.append(parts)
     else:
         at, nic = network.receiver[parts.send[0]], destination[parts.flow[0]]
-        raise NoPathError(f"{network.node_names[at]}: a packet to {_address(network, nic)} loops")
+        raise NoPathError(f"{network.node_names[at]}: a packet to {network.ip(nic)} loops")
     flow = np.concatenate([walk.flow for walk in walked])
     order = np.argsort(flow, kind="stable")
     if len(dead):
@@ -161,16 +160,12 @@ def _met(nodes: int, at: Ints, flow: Indices, share: Floats) -> tuple[Ints, Indi
     return (both % nodes).astype(np.int32), both // nodes, whole
 
 
-def _address(network: Network, nic: int) -> str:
-    return dotted(int(network.nic_address[nic]))
-
-
 def _check_width(network: Network, at: Ints, nic: Ints, hops: NextHops) -> None:
     most = network.spec.routing.max_paths
     if hops.count.max() > most:
         row = int(hops.count.argmax())
         raise InputError(
             f"{network.node_names[at[row]]}: which {most} of the {hops.count[row]} next hops to "
-            f"{_address(network, nic[row])} BGP keeps is not planned",
+            f"{network.ip(nic[row])} BGP keeps is not planned",
             hint=f"set routing.max_paths to {hops.count[row]} or more",
         )

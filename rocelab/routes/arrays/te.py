@@ -9,7 +9,6 @@ SIGCOMM 2024.
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,7 +164,7 @@ def _upper(network: Network, links: Ints) -> Ints:
 
 def _address_rank(network: Network) -> Longs:
     """The rank of each NIC's address, sorted as text, by which the lab breaks ties."""
-    text = np.array([str(ipaddress.IPv4Address(int(address))) for address in network.nic_address])
+    text = np.array([network.ip(nic) for nic in range(network.nics)])
     rank = np.empty(len(text), np.int64)
     rank[np.argsort(text)] = np.arange(len(text))
     return rank

@@ -34,9 +34,9 @@ from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.flowtable import flow_file, write_flows
 from rocelab.sim.options import Options
-from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.reliability import event_cost
 from rocelab.sim.simulate import Simulation, simulate
+from tests.unit.sim.packet_runs import ACK_BYTES
 
 SPEC = LabSpec.model_validate(
     {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from rocelab.base.errors import InputError
@@ -220,6 +222,20 @@ def test_a_patched_probe_frame_is_the_one_that_scapy_builds(port: int, ttl: int,
     rebuilt = Ether(frame)
     assert (rebuilt[UDP].sport, rebuilt[IP].ttl, rebuilt[IP].id) == (port, ttl, tag << 8 | ttl)
     rebuilt[IP].chksum = None
+    rebuilt[BTH].icrc = None
+    assert bytes(rebuilt) == frame
+
+
+@given(st.integers(0, 65535), st.integers(1, 255), st.integers(0, 255))
+def test_a_probe_frame_over_ipv6_has_its_tag_and_hop_limit_in_the_psn(
+    port: int, ttl: int, tag: int
+) -> None:
+    ends = resolve_endpoints(fabric_of(ZONE), "srv1-1", "srv4-2")
+    over_ipv6 = replace(ends, source_ip="2001:db8::1", destination_ip="2001:db8::2")
+    frame = ProbeFrames(over_ipv6, tag).build(port, ttl)
+    rebuilt = Ether(frame)
+    assert (rebuilt[UDP].sport, rebuilt[IPv6].hlim, rebuilt[IPv6].fl) == (port, ttl, port & 0x3FFF)
+    assert rebuilt[BTH].psn == tag << 8 | ttl
     rebuilt[BTH].icrc = None
     assert bytes(rebuilt) == frame
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from rocelab.base.errors import InputError
-from rocelab.fabrics.addressing import dotted
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.labfile.catalog import find_lab
@@ -213,7 +212,7 @@ def test_resilient_groups_keep_to_the_kernels_tables_when_members_go() -> None:
     seven = [hop - (hop > 2) for hop in first]
     left = [0, 1, 3, 4, 6, 7]
     table = [left[hop - (hop > 4)] for hop in without(seven, [1] * 7, 4)]
-    ips = [dotted(int(address)) for address in network.nic_address]
+    ips = [network.ip(nic) for nic in range(network.nics)]
     policy, seed = network.spec.hashing.policy, int(network.hash_seed[leaf])
     checked = 0
     for flow in range(len(flows)):
