@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.base.family import Family
 from rocelab.linux import namespaces
 from rocelab.linux.links import read_counters
 from rocelab.wire.filters import NOTHING, attach_filter, roce_filter
@@ -70,7 +71,7 @@ class Sample:
         def listen() -> socket.socket:
             tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
             tap.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _SAMPLE_BUFFER_BYTES)
-            attach_filter(tap, roce_filter())
+            attach_filter(tap, roce_filter(Family.IPV4))
             tap.bind((interface, _ETH_P_IP))
             return tap
 

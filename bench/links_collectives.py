@@ -30,10 +30,9 @@ from rocelab.sim.engine.completion import completion
 from rocelab.sim.engine.program import Program
 from rocelab.sim.figures import simulation_environment
 from rocelab.sim.links.run import run_links
-from rocelab.sim.packets.sending import Sending
+from rocelab.sim.packets.sending import Sending, ack_bytes
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.simulate import Simulation
-from rocelab.sim.windows import ACK_BITS
 
 RATE_BPS = 100 * 10**9
 MOST_ITERATIONS = 64
@@ -77,7 +76,8 @@ def measured(pattern: str, ranks: int, size: str, dcqcn: str) -> Row:
         paths_taken(ways, program.flow) for ways in (made.whole_paths, made.routing.paths(answers))
     )
     both = ways_along(joined_paths(paths, back))
-    answer_s = ACK_BITS / made.network.capacity_bps[paths.sends] + latency_s
+    answer_bits = 8 * ack_bytes(made.network.family)
+    answer_s = answer_bits / made.network.capacity_bps[paths.sends] + latency_s
     answered_s = np.add.reduceat(answer_s, paths.start[:-1])
     receives = waits_for_data(program, sending)
     zero = np.zeros(program.tasks)

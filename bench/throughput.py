@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
@@ -106,7 +107,7 @@ def measure_sender(lab: RunningLab, sender: Sender, *, steered: bool) -> Through
     frame = roce_frame(envelope, Opcode.RC_WRITE_MIDDLE, psn=0, payload=bytes(PAYLOAD_BYTES))
     document = json.dumps({"interface": ends.interface, "frame": frame.hex()})
     with (
-        namespaces.inside(lab.node(DESTINATION).netns, open_sink),
+        namespaces.inside(lab.node(DESTINATION).netns, partial(open_sink, lab.fabric.family)),
         tempfile.TemporaryDirectory(prefix="rocelab-bench-") as scratch,
         tempfile.TemporaryFile("w+") as stderr,
         subprocess.Popen(

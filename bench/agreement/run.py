@@ -147,7 +147,7 @@ def _run(lab: RunningLab, cell: Cell) -> tuple[JobReport, LinkPackets]:
     fabric = lab.fabric
     with (
         opened_namespaces(lab, fabric.nodes) as netns_of,
-        Taps(fabric, netns_of, fabric.links, data_filter()) as taps,
+        Taps(fabric, netns_of, fabric.links, data_filter(fabric.family)) as taps,
     ):
         report = run_job(lab, cell.job)
         return report, taps.read()

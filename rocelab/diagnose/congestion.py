@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import suspects
-from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.planning.fabric import DirectedLink
 from rocelab.results.diagnosis import Cause, CauseVerdict
 from rocelab.results.job import FlowFigures, LinkFigures, QueueFigures
+from rocelab.wire.headers import frame_overhead_bytes
 
 FOREIGN = 0.1
 """The least share of other traffic in a link's bytes for a verdict of congestion."""
@@ -105,7 +105,7 @@ def _standing(case: Case) -> Iterator[_FullLink]:
 
 
 def _stood(case: Case, queue: QueueFigures) -> bool:
-    full_packet = case.job.transport.mtu + FRAME_OVERHEAD_BYTES
+    full_packet = case.job.transport.mtu + frame_overhead_bytes(case.fabric.family)
     deep = (queue.depth_mean_bytes or 0.0) >= DEEP_PACKETS * full_packet
     return deep or _marked(queue)
 
@@ -135,7 +135,7 @@ def _wait_ns(case: Case, link: DirectedLink) -> float:
 
 def _own_bytes(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> int:
     """The most bytes that the job sent on a link: all packets as if full, and its answers."""
-    mtu = case.job.transport.mtu + FRAME_OVERHEAD_BYTES
+    mtu = case.job.transport.mtu + frame_overhead_bytes(case.fabric.family)
     data_bytes = sum(flow.packets * mtu for flow in flows)
     answers = [
         flow
@@ -143,7 +143,7 @@ def _own_bytes(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -
         if link in path.answers
     ]
     acks = sum(flow.packets // case.job.transport.ack_every + flow.messages for flow in answers)
-    return data_bytes + 2 * FRAME_OVERHEAD_BYTES * acks
+    return data_bytes + 2 * frame_overhead_bytes(case.fabric.family) * acks
 
 
 def _reached(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> float:
@@ -154,7 +154,7 @@ def _reached(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> 
     edges = np.linspace(begin, end, BINS + 1)
     load = np.zeros(BINS)
     mtu = case.job.transport.mtu
-    wire = 1 + (FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES) / mtu
+    wire = 1 + wire_overhead_bytes(case.fabric.family) / mtu
     shares = _shares(case, flows)
     for row in range(len(timing.posted)):
         for send in timing.schedule.sends:

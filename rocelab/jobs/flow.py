@@ -14,7 +14,8 @@ from rocelab.base.errors import InputError
 from rocelab.jobs.placement import find_nic
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.planning.fabric import Fabric
-from rocelab.wire.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
+from rocelab.wire.headers import IP_OFFSET, frame_overhead_bytes
+from rocelab.wire.probe import MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_QP = 2
 """QP 0 and 1 are the management QPs (InfiniBand Architecture Specification 3.9.1)."""
@@ -118,11 +119,12 @@ def resolve_flow(fabric: Fabric, flow: ProbeStream) -> Endpoints:
         flow.destination_nic,
         flow.leaves_by,
     )
-    largest = (ends.mtu - IP_OVERHEAD_BYTES) // 4 * 4
+    overhead = frame_overhead_bytes(fabric.family) - IP_OFFSET
+    largest = (ends.mtu - overhead) // 4 * 4
     if flow.payload_bytes > largest:
         raise InputError(
             f"flow {flow.id}: {flow.payload_bytes} bytes of payload do not fit the MTU {ends.mtu}",
-            hint=f"send {largest} at most (RoCEv2 adds {IP_OVERHEAD_BYTES}), or raise links.mtu",
+            hint=f"send {largest} at most (RoCEv2 adds {overhead}), or raise links.mtu",
         )
     return ends
 

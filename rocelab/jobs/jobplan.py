@@ -13,6 +13,7 @@ from functools import cached_property
 
 from rocelab.agent.program import MAX_ID
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.jobs.collectives import Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
@@ -22,7 +23,7 @@ from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.transport import TransportSpec
 from rocelab.linux.lag import affinity
 from rocelab.planning.fabric import Fabric, Link, Nic
-from rocelab.wire.headers import IP_OFFSET, MOST_HEADER_BYTES
+from rocelab.wire.headers import IP_OFFSET, most_header_bytes
 
 SAMPLES = 400
 """Points of a job's goodput over time, at most."""
@@ -155,7 +156,7 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
         )
     places = place(fabric, job.ranks, job.placement, job.seed)
     for ref in places:
-        check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu)
+        check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu, fabric.family)
     schedule: Schedule | None = None
     streams: tuple[Stream, ...] = ()
     if job.size is None:
@@ -180,9 +181,9 @@ def message_bytes(transport: TransportSpec) -> int:
     return min(transport.message, transport.admission.buffer)
 
 
-def check_mtu(transport: TransportSpec, link_mtu: int) -> None:
+def check_mtu(transport: TransportSpec, link_mtu: int, family: Family) -> None:
     """Raise InputError if packets of a transport are too long for links of `link_mtu` bytes."""
-    needed = transport.mtu + MOST_HEADER_BYTES - IP_OFFSET
+    needed = transport.mtu + most_header_bytes(family) - IP_OFFSET
     if link_mtu < needed:
         raise InputError(
             f"a path MTU of {transport.mtu} needs packets of {needed} bytes, and links carry "

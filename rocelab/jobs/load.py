@@ -10,9 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
+from rocelab.jobs.performance import roofline_ns, wire_overhead_bytes
 
 PACKET_CPU_S = 20e-6
 BYTE_CPU_S = 6e-6 / 1024
@@ -53,7 +52,7 @@ def estimate(plans: Sequence[JobPlan], cpu_count: int) -> Load:
 def _packets(plan: JobPlan) -> tuple[float, float]:
     """A job's data packets per second of the lab's clock, and their payload in bytes."""
     transport = plan.job.transport
-    overhead_bytes = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
+    overhead_bytes = wire_overhead_bytes(plan.fabric.family)
     if plan.schedule is not None:
         packets = sum(-(-send.size_bytes // transport.mtu) for send in plan.schedule.sends)
         rate_bps = max(plan.nic_rate_bps(rank) for rank in range(plan.job.ranks))

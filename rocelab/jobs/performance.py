@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.base.family import Family
 from rocelab.jobs.collectives import Pattern, Schedule, kind_of
+from rocelab.wire.headers import frame_overhead_bytes
 
-FRAME_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
+FRAME_OVERHEAD_BYTES = frame_overhead_bytes(Family.IPV4)
 """Ethernet, IPv4, UDP, BTH and ICRC: the bytes that Linux counts for a RoCEv2 packet besides its
-payload.
+payload. Over IPv6 they are 20 more.
 
 On a real cable preamble, FCS and gap are 24 bytes more.
 """
@@ -55,6 +58,11 @@ class PerformanceRow:
     def busbw_gbs(self) -> float:
         """Bus bandwidth, GB/s (10^9 bytes)."""
         return self.algbw_gbs * busbw_factor(self.pattern, self.ranks)
+
+
+def wire_overhead_bytes(family: Family) -> int:
+    """What a RoCEv2 packet of that family takes of a cable besides its payload."""
+    return frame_overhead_bytes(family) + WIRE_OVERHEAD_BYTES
 
 
 def algbw_gbs(size_bytes: int, time_ns: float) -> float:

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.jobs.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.results.job import JobReport
 from rocelab.results.shares import WINDOW_NS, FairShares, RateCourse, SettledMeans, SharedPort
 
@@ -36,7 +35,7 @@ def shared_port(plan: JobPlan, feedback_ns: int) -> SharedPort:
     fabric, receiver = plan.fabric, plan.streams[0].destination
     link = plan.nic_link(receiver)
     queues = fabric.spec.queues
-    packet = plan.job.transport.mtu + FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
+    packet = plan.job.transport.mtu + wire_overhead_bytes(fabric.family)
     return SharedPort(
         node=link.b.node,
         interface=link.b.interface,

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.base.statistics import spread
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import (
-    FRAME_OVERHEAD_BYTES,
     PerformanceRow,
     jct_ratio,
     ran_ahead,
     roofline_ns,
+    wire_overhead_bytes,
 )
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
@@ -60,7 +59,7 @@ def bound(plan: JobPlan) -> Times | None:
         plan.schedule,
         max(plan.nic_rate_bps(rank) for rank in range(plan.job.ranks)),
         mtu_bytes=plan.job.transport.mtu,
-        overhead_bytes=FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES,
+        overhead_bytes=wire_overhead_bytes(plan.fabric.family),
     )
     return Times(least_ns * plan.dilation, least_ns)
 

@@ -19,9 +19,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_list import FlowList
@@ -29,7 +29,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
 from rocelab.jobs.patterns.base import Algorithm
-from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
@@ -73,7 +73,7 @@ dimension; a deep-buffer chassis takes more."""
 
 _Known = Mapping[str, Workload | FlowList]
 """What jobs do that is known without their steps, by their names."""
-PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
+PACKET_OVERHEAD_BYTES = wire_overhead_bytes(Family.IPV4)
 
 
 class Simulation:
@@ -386,7 +386,7 @@ class Simulation:
         return compile_jobs(
             self.network,
             placed,
-            overhead_bytes=PACKET_OVERHEAD_BYTES,
+            overhead_bytes=wire_overhead_bytes(self.network.family),
             for_packets=self.options.engine is not Engine.FLUID,
         )
 

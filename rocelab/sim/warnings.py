@@ -32,6 +32,7 @@ from rocelab.routes.models import Model
 from rocelab.sim.engine.completion import transfers_over_s
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.packets.pausing import pause_warnings
+from rocelab.sim.packets.sending import ack_bytes
 from rocelab.sim.placement import place_ranks
 from rocelab.sim.windows import Sent, held_back, round_trips_s
 
@@ -164,6 +165,7 @@ def _sent(simulation: Simulation, outcome: Outcome) -> Sent:
         bits=program.size_bits,
         window=np.array([transport.window for transport in transports], np.int64)[job],
         ack_every=np.array(list(map(_most_acked, transports)), np.int64)[job],
+        ack_bits=8 * ack_bytes(simulation.network.family),
     )
 
 

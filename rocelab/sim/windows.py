@@ -13,19 +13,16 @@ import numpy as np
 from rocelab.base.arrays import Floats, Longs
 from rocelab.routes.arrays.flows import Paths
 from rocelab.routes.arrays.paths import links_on_path
-from rocelab.sim.packets.sending import ACK_BYTES
-
-ACK_BITS = 8 * ACK_BYTES
 
 
 def serialised_s(
-    packet_bits: Floats, acked_bits: Floats, sums_s: Floats, slowest_s: Floats
+    packet_bits: Floats, acked_bits: Floats, ack_bits: int, sums_s: Floats, slowest_s: Floats
 ) -> Floats:
     """How long links serialise packets of flows and their ACK: the first packet and the ACK one
     link after the other, and the other packets only the slowest link, as they are sent on while
-    they come. acked_bits: of all packets that an ACK is for. sums_s, slowest_s: seconds of a bit,
-    over all links and over the slowest."""
-    return (packet_bits + ACK_BITS) * sums_s + (acked_bits - packet_bits) * slowest_s
+    they come. acked_bits: of all packets that an ACK is for; ack_bits: of an ACK. sums_s,
+    slowest_s: seconds of a bit, over all links and over the slowest."""
+    return (packet_bits + ack_bits) * sums_s + (acked_bits - packet_bits) * slowest_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +30,7 @@ class Sent:
     """X transfers of a fluid, those of a flow one after the other. flow: of each; begin_s, end_s,
     over_s: when its first bit left, when its last one did and when that had come, inf for never;
     packets; bits: of all of them on the wire; window: of its queue pair; ack_every: the most
-    packets that one ACK is for."""
+    packets that one ACK is for; ack_bits: of an ACK on the wire."""
 
     flow: Longs
     begin_s: Floats
@@ -43,6 +40,7 @@ class Sent:
     bits: Floats
     window: Longs
     ack_every: Longs
+    ack_bits: int
 
 
 def round_trips_s(sent: Sent, paths: Paths, capacity_bps: Floats, latency_s: float) -> Floats:
@@ -57,7 +55,8 @@ def round_trips_s(sent: Sent, paths: Paths, capacity_bps: Floats, latency_s: flo
     np.maximum.at(slowest_s, flow, bit_s)
     packet_bits: Floats = sent.bits / sent.packets
     acked_bits: Floats = packet_bits * np.minimum(sent.window, sent.ack_every)
-    on_links_s = serialised_s(packet_bits, acked_bits, sums_s[sent.flow], slowest_s[sent.flow])
+    of_flows = sums_s[sent.flow], slowest_s[sent.flow]
+    on_links_s = serialised_s(packet_bits, acked_bits, sent.ack_bits, *of_flows)
     times_s: Floats = on_links_s + 2 * latency_s * links_on_path(paths)[sent.flow]
     return times_s
 

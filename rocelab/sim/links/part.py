@@ -18,9 +18,9 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.links.traffic import LinkTraffic, Part
 from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
+from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
-from rocelab.sim.windows import ACK_BITS, serialised_s
+from rocelab.sim.windows import serialised_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
         links.queues,
         progress,
     )
-    answered_s = 2 * way_s + (ACK_BITS / capacity_bps[ports]).sum(axis=1)[passage]
+    answered_s = 2 * way_s + (traffic.ack_bits / capacity_bps[ports]).sum(axis=1)[passage]
     over_s = run.finish_s - answered_s
     if ports.shape[1] > 1:
         # Its packets come faster than a slow link has let them through, the last one not.
@@ -112,7 +112,7 @@ def rounds_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: float) -> Fl
 def _serialised_s(traffic: LinkTraffic, flow: Longs, sums_s: Floats, slowest_s: Floats) -> Floats:
     """`serialised_s` of some flows."""
     packet_bits = traffic.packet_bits[traffic.first[:-1][flow]]
-    return serialised_s(packet_bits, traffic.acked_bits[flow], sums_s, slowest_s)
+    return serialised_s(packet_bits, traffic.acked_bits[flow], traffic.ack_bits, sums_s, slowest_s)
 
 
 def _elsewhere_s(links: Links, part: Part, ports_bps: Floats) -> float:
@@ -139,7 +139,9 @@ def _slowest_bps(links: Links, part: Part) -> Floats:
 def _last_bits(traffic: LinkTraffic, chunk: Longs) -> Longs:
     """On the wire, the last packet of each chunk, but for its own header."""
     mtu = traffic.sending.mtu[traffic.flow[chunk]]
-    bits: Longs = 8 * (OVERHEAD_BYTES + (traffic.payload_bytes[chunk] - 1) % mtu + 1)
+    bits: Longs = 8 * (
+        traffic.sending.overhead_bytes + (traffic.payload_bytes[chunk] - 1) % mtu + 1
+    )
     return bits
 
 
@@ -170,8 +172,8 @@ def _sending_of(sending: Sending, flow: Longs, payload_bytes: Longs) -> Sending:
     of_flow = {
         field.name: getattr(sending, field.name)[flow]
         for field in fields(Sending)
-        if field.name not in ("messages", "rules", "admission", "gathering")
+        if field.name not in ("messages", "rules", "admission", "gathering", "family")
     }
     count = len(payload_bytes)
     messages = Messages(np.arange(count + 1), np.ones(count, np.int64), payload_bytes)
-    return Sending(messages=messages, rules=sending.rules, **of_flow)
+    return Sending(messages=messages, rules=sending.rules, family=sending.family, **of_flow)

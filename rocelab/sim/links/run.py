@@ -27,11 +27,10 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.links.part import Links, pass_part, rounds_s
 from rocelab.sim.links.traffic import LinkTraffic, Part, stages, traffic_of
 from rocelab.sim.packets.run import PacketRun, mean_rates
-from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
+from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.sim.packets.state import Buffer, Pause, zeros
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.size import check_memory
-from rocelab.sim.windows import ACK_BITS
 
 MOST_S = 1200
 HOPS_PER_SECOND = 2_500_000
@@ -85,7 +84,7 @@ def run_links(
                     nic_s = left_s.copy()
             if batch.is_coarse:
                 sent_s = _opened_s(links, nic_s, left_s)
-    answered_s = _answered_s(paths, capacity_bps, latency_s)
+    answered_s = _answered_s(traffic, capacity_bps, latency_s)
     return sums.outcome(program, paths, left_s[traffic.last] + answered_s)
 
 
@@ -174,9 +173,10 @@ _BY_FLOW = ("marked", "cnps", "naks", "retransmitted", "timeouts", "out_of_order
 _BY_SEND = ("highest_bytes", "marks", "drops")
 
 
-def _answered_s(paths: Paths, capacity_bps: Floats, latency_s: float) -> Floats:
+def _answered_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: float) -> Floats:
     """The time that an ACK takes back, F."""
-    link_s = latency_s + ACK_BITS / capacity_bps[paths.sends]
+    paths = traffic.paths
+    link_s = latency_s + traffic.ack_bits / capacity_bps[paths.sends]
     return np.add.reduceat(link_s, paths.start[:-1])
 
 
@@ -193,7 +193,7 @@ def _opened_s(links: Links, nic_s: Floats, over_s: Floats) -> Floats:
     is_held = (over_s > nic_s + behind_s) | np.isinf(over_s)
     # Its packets, but for the first, are sent on as they come: on all links but the slowest.
     early_s = (traffic.wire_bits - traffic.packet_bits) * (sums_s - slowest_s)[flow]
-    answered_s = over_s + _answered_s(paths, links.capacity_bps, links.latency_s)[flow] - early_s
+    answered_s = over_s + _answered_s(traffic, links.capacity_bps, links.latency_s)[flow] - early_s
     opened_s, before = traffic.start_s[flow], traffic.a_window_before()
     waits = (before >= 0) & is_held[before]
     opened_s[waits] = np.maximum(opened_s, answered_s[before])[waits]
@@ -214,7 +214,7 @@ def _in_order(opened_s: Floats, first: Longs) -> Floats:
 def _for_chunks(queues: Queues, traffic: LinkTraffic) -> Queues:
     """Queues that take a chunk as a single packet where they take its first one."""
     further = int((traffic.most_packets - 1).max()) * (
-        int(traffic.sending.mtu.max()) + OVERHEAD_BYTES
+        int(traffic.sending.mtu.max()) + traffic.sending.overhead_bytes
     )
     return replace(queues, buffer_bytes=queues.buffer_bytes + further)
 

@@ -16,7 +16,7 @@ from rocelab.base.errors import InputError
 from rocelab.jobs.messages import on_wire
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Program
-from rocelab.sim.packets.sending import OVERHEAD_BYTES, Sending
+from rocelab.sim.packets.sending import Sending
 
 CHUNK_PACKETS = 16
 """In a chunk: as many as `transport.ack_every` by default. Chunks are alike and fill a window, so
@@ -62,6 +62,11 @@ class LinkTraffic:
         return self.first[1:] - 1
 
     @property
+    def ack_bits(self) -> int:
+        """An acknowledgement on the wire."""
+        return 8 * self.sending.ack_bytes
+
+    @property
     def most_packets(self) -> Longs:
         """Of a chunk of each flow, F."""
         return -(-self.sending.window // self.window)
@@ -74,8 +79,9 @@ class LinkTraffic:
     def coarse(self) -> LinkTraffic:
         """The same with a chunk as a single packet of as many bytes on the wire."""
         further = -(-self.payload_bytes // self.sending.mtu[self.flow]) - 1
-        payload_bytes = self.payload_bytes + OVERHEAD_BYTES * np.maximum(0, further)
-        mtu = self.most_packets * (self.sending.mtu + OVERHEAD_BYTES)
+        overhead_bytes = self.sending.overhead_bytes
+        payload_bytes = self.payload_bytes + overhead_bytes * np.maximum(0, further)
+        mtu = self.most_packets * (self.sending.mtu + overhead_bytes)
         ack_every = np.ones_like(self.window)
         sending = replace(self.sending, mtu=mtu, window=self.window, ack_every=ack_every)
         return replace(
@@ -111,8 +117,8 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> LinkTraffic:
         for count in (number, number + 1)
     )
     payload = np.minimum(end, size_bytes[flow]) - begin
-    wire_bits = _wire_bits(payload, sending.mtu[flow])
-    packet_bits = _wire_bits(np.minimum(payload, sending.mtu[flow]), sending.mtu[flow])
+    wire_bits = _wire_bits(payload, sending, flow)
+    packet_bits = _wire_bits(np.minimum(payload, sending.mtu[flow]), sending, flow)
     # ACKs are sent for at ends of windows, and each time after ack_every packets.
     acked_bits = np.gcd(sending.window, sending.ack_every) * packet_bits[first[:-1]]
     start_s = np.zeros(len(paths))
@@ -132,8 +138,9 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> LinkTraffic:
     )
 
 
-def _wire_bits(payload_bytes: Longs, mtu: Longs) -> Floats:
-    bits: Floats = 8 * on_wire(payload_bytes, mtu, OVERHEAD_BYTES).astype(np.float64)
+def _wire_bits(payload_bytes: Longs, sending: Sending, flow: Longs) -> Floats:
+    wire_bytes = on_wire(payload_bytes, sending.mtu[flow], sending.overhead_bytes)
+    bits: Floats = 8 * wire_bytes.astype(np.float64)
     return bits
 
 

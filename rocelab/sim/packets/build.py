@@ -19,15 +19,11 @@ from rocelab.sim.packets.freelist import free_packets
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
 from rocelab.sim.packets.sending import (
-    ACK_BYTES,
-    CLEARANCE_BYTES,
-    CNP_BYTES,
     Gathering,
     Queues,
     SendAdmission,
     Sending,
     class_order,
-    wire_bytes,
 )
 from rocelab.sim.packets.state import (
     Bitmaps,
@@ -181,11 +177,12 @@ def _by_runs(program: Program, messages: Messages) -> Program:
     )
 
 
-def _last_bytes(messages: Messages, packets: Longs, mtu: Longs) -> Longs:
+def _last_bytes(sending: Sending, packets: Longs, mtu: Longs) -> Longs:
     """On the wire, the last packet, or the only one, of each message of a run."""
-    payload = messages.size_bytes - (packets - 1) * mtu
+    payload = sending.messages.size_bytes - (packets - 1) * mtu
     only, last = Opcode.RC_WRITE_ONLY_WITH_IMM, Opcode.RC_WRITE_LAST_WITH_IMM
-    return np.where(packets == 1, wire_bytes(only, payload), wire_bytes(last, payload))
+    sizes = (sending.wire_bytes(opcode, payload) for opcode in (only, last))
+    return np.where(packets == 1, *sizes)
 
 
 def _most_asked(pausing: Pausing | None) -> int:
@@ -200,14 +197,14 @@ def _most_asked(pausing: Pausing | None) -> int:
 def _sizes(program: Program, sending: Sending) -> _Sizes:
     mtu, count = sending.mtu[program.flow], sending.messages.count
     packets = packets_of(sending.messages, mtu)
-    first = wire_bytes(Opcode.RC_WRITE_FIRST, sending.mtu)
-    middle = wire_bytes(Opcode.RC_WRITE_MIDDLE, sending.mtu)
-    last = _last_bytes(sending.messages, packets, mtu)
-    clearing = np.full(int(sending.admission is not None), CLEARANCE_BYTES)
+    first = sending.wire_bytes(Opcode.RC_WRITE_FIRST, sending.mtu)
+    middle = sending.wire_bytes(Opcode.RC_WRITE_MIDDLE, sending.mtu)
+    last = _last_bytes(sending, packets, mtu)
+    clearing = np.full(int(sending.admission is not None), sending.clearance_bytes)
     of_packets = np.concatenate((last, first[program.flow], middle[program.flow], clearing))
     firsts, middles = count * (packets > 1), count * np.maximum(0, packets - 2)
     counts = np.concatenate((count, firsts, middles, clearing * count.sum()))
-    sizes = _size_classes(of_packets, counts)
+    sizes = _size_classes(sending, of_packets, counts)
     return _Sizes(sizes, *(_class_of(size, sizes) for size in (first, middle, last, clearing)))
 
 
@@ -338,13 +335,13 @@ def _rules(queues: Queues, order: list[int], strict: int) -> Rules:
     return rules
 
 
-def _size_classes(data: Longs, count: Longs) -> Longs:
+def _size_classes(sending: Sending, data: Longs, count: Longs) -> Longs:
     """The size of each class on the wire: of ACKs, of CNPs, and of data from the most frequent one
     down. count: packets of each size of `data`."""
     size, place = np.unique(data, return_inverse=True)
     packets = np.bincount(place, count, len(size))
     by_count = size[np.argsort(-packets, kind="stable")]
-    return np.concatenate(([ACK_BYTES, CNP_BYTES], by_count)).astype(np.int64)
+    return np.concatenate(([sending.ack_bytes, sending.cnp_bytes], by_count)).astype(np.int64)
 
 
 def _class_of(size: Longs, sizes: Longs) -> Longs:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES, moderation_ns
+from rocelab.agent.nic import moderation_ns
 from rocelab.base.arrays import NONE, Longs
+from rocelab.base.family import Family
 from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.messages import Messages
-from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.jobs.transport import Ecn, Strategy, TransportSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.queues import (
@@ -33,10 +34,6 @@ from rocelab.sim.packets.pausing import Pausing, pausing_of
 from rocelab.sim.packets.state import Rates
 from rocelab.wire.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
 
-OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
-ACK_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_ACKNOWLEDGE)
-CNP_BYTES = OVERHEAD_BYTES + CNP_PAYLOAD_BYTES
-CLEARANCE_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_WRITE_ONLY_WITH_IMM)
 WAKE_LATE_NS = 100_000
 """How late an agent is taken to wake at most, in the lab's clock. Agents' own lateness was not
 measured apart: pauses of a quiet lab are half as late in the median (bench/lossless.md)."""
@@ -74,7 +71,8 @@ class Sending:
     row of `rules`, -1 for no congestion control; reach: the window within which a receiver takes
     packets beyond a gap, 0 for in order only; selective: whether NAKs then name what comes, and
     senders send again only what is missing. admission: None without. gathering: of all hosts,
-    behind ports as a lab's; None: they take and send each packet when they may."""
+    behind ports as a lab's; None: they take and send each packet when they may. family: of all
+    packets."""
 
     messages: Messages
     source: Longs
@@ -94,6 +92,33 @@ class Sending:
     rules: Rates
     admission: SendAdmission | None = None
     gathering: Gathering | None = None
+    family: Family = Family.IPV4
+
+    @property
+    def overhead_bytes(self) -> int:
+        """What a packet takes of a cable besides its payload."""
+        return wire_overhead_bytes(self.family)
+
+    @property
+    def ack_bytes(self) -> int:
+        """An acknowledgement on the wire."""
+        return ack_bytes(self.family)
+
+    @property
+    def cnp_bytes(self) -> int:
+        """A congestion notification on the wire."""
+        return self.overhead_bytes + CNP_PAYLOAD_BYTES
+
+    @property
+    def clearance_bytes(self) -> int:
+        """A clear-to-send on the wire."""
+        return self.overhead_bytes + extension_bytes(Opcode.RC_WRITE_ONLY_WITH_IMM)
+
+    def wire_bytes(self, opcode: Opcode, payload_bytes: Longs) -> Longs:
+        """Packets of a kind on the wire, padded as the lab's (`rocelab.agent.rc.frames`)."""
+        headers = self.overhead_bytes + extension_bytes(opcode)
+        sizes: Longs = headers + payload_bytes + -payload_bytes % 4
+        return sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +153,10 @@ def queues_of(
     """Those of a lab, with ports of a model. seed: of marks. Raises as `pausing_of`."""
     queues = spec.queues
     rates, rate = np.unique(network.capacity_bps, return_inverse=True)
-    bursts = [burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu) for bps in rates]
+    bursts = [
+        burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu, network.family)
+        for bps in rates
+    ]
     return Queues(
         queues.buffer,
         queues.ecn.kmin,
@@ -143,10 +171,9 @@ def queues_of(
     )
 
 
-def wire_bytes(opcode: Opcode, payload_bytes: Longs) -> Longs:
-    """Packets of a kind on the wire, padded as the lab's (`rocelab.agent.rc.frames.Template`)."""
-    sizes: Longs = OVERHEAD_BYTES + extension_bytes(opcode) + payload_bytes + -payload_bytes % 4
-    return sizes
+def ack_bytes(family: Family) -> int:
+    """An acknowledgement on the wire."""
+    return wire_overhead_bytes(family) + extension_bytes(Opcode.RC_ACKNOWLEDGE)
 
 
 def sending_of(
@@ -199,6 +226,7 @@ def sending_of(
         rules=np.array(rules).reshape(-1, control.RULE_CELLS),
         admission=admission_of(transports, job, waits_for),
         gathering=gathering,
+        family=network.family,
     )
 
 

@@ -24,7 +24,10 @@ LATENCY_PS = 1_000_000
 FRAME = 4096 + 58 + 20
 """Of a full packet that is a message of its own, with RETH and immediate, as queues count it."""
 
-FULL_PS, ACK_PS = (FRAME + 24) * 80, 86 * 80
+ACK_BYTES, CLEARANCE_BYTES = 58 + 24 + 4, 58 + 24 + 20
+"""On the wire."""
+
+FULL_PS, ACK_PS = (FRAME + 24) * 80, ACK_BYTES * 80
 ENDLESS = Queues(10**15, 10**14, 10**15, 1.0, (3, 4), 9014)
 
 ORDERED = next(seed for seed in count() if drawn_order(seed, 3).tolist() == [0, 1, 2])

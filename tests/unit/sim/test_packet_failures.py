@@ -27,9 +27,9 @@ from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.options import Options
 from rocelab.sim.packets import build
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.simulate import Simulation
 from tests.unit.sim.packet_runs import (
+    ACK_BYTES,
     ACK_PS,
     FULL_PS,
     LATENCY_PS,

@@ -24,9 +24,8 @@ from rocelab.sim.events.timeline import outage_of
 from rocelab.sim.options import Options
 from rocelab.sim.packets import run as run_module
 from rocelab.sim.packets.run import run_packets
-from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.simulate import Simulation
-from tests.unit.sim.packet_runs import ACK_PS, FULL_PS, LATENCY_PS, Flow, arranged
+from tests.unit.sim.packet_runs import ACK_BYTES, ACK_PS, FULL_PS, LATENCY_PS, Flow, arranged
 
 ROUND_PS = 3 * (FULL_PS + ACK_PS + 2 * LATENCY_PS)
 """From a packet over three links to its ACK."""

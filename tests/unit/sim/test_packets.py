@@ -15,9 +15,17 @@ from rocelab.results.engines import Engine, PortModel
 from rocelab.sim.options import Options
 from rocelab.sim.packets import build, run
 from rocelab.sim.packets.run import PacketRun
-from rocelab.sim.packets.sending import CLEARANCE_BYTES
 from rocelab.sim.simulate import Simulation, simulate
-from tests.unit.sim.packet_runs import ACK_PS, FRAME, FULL_PS, LATENCY_PS, Flow, arranged, ran
+from tests.unit.sim.packet_runs import (
+    ACK_PS,
+    CLEARANCE_BYTES,
+    FRAME,
+    FULL_PS,
+    LATENCY_PS,
+    Flow,
+    arranged,
+    ran,
+)
 
 
 def sent(

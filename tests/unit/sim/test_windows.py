@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rocelab.routes.arrays.flows import Paths
-from rocelab.sim.windows import ACK_BITS, Sent, held_back, round_trips_s
+from rocelab.sim.windows import Sent, held_back, round_trips_s
 
-PACKET_BITS = 8000
+PACKET_BITS, ACK_BITS = 8000, 8 * 86
 
 
 def sent(
@@ -26,6 +26,7 @@ def sent(
         bits=PACKET_BITS * number.astype(np.float64),
         window=np.full(len(flow), window, np.int64),
         ack_every=np.full(len(flow), ack_every, np.int64),
+        ack_bits=ACK_BITS,
     )
 
 
