@@ -32,6 +32,7 @@ from rocelab.agent.nic import NEVER_NS, SECOND_NS, AgentNic, FrameOutlet
 from rocelab.agent.pausewatch import PausedPort, PauseFrameWatch
 from rocelab.agent.prober import ProbeFlow, Prober
 from rocelab.agent.steps import STALL_NS, Backlog
+from rocelab.base.family import Family
 from rocelab.linux.carrier import CarrierWatch
 from rocelab.linux.lag import Lag, LagPort
 from rocelab.linux.priority import run_first, wake_on_time
@@ -57,7 +58,8 @@ class Agent:
         setup = channel.receive()
         fields, parts = setup.fields, split(setup.fields["sizes"], setup.payload)
         _enter(fields["netns"])
-        self._sink = open_sink()
+        family = Family(fields["family"])
+        self._sink = open_sink(family)
         self._moderation_ns = fields["moderation_ns"]
         outlets: dict[str, FrameOutlet] = {}
 
@@ -81,9 +83,10 @@ class Agent:
         self._carrier = CarrierWatch()
         self._pauses = _pause_watch(fields["nics"], self._endpoint.nics)
         self._look_at_carrier()
-        self._ring = open_ring(fields["frame_bytes"])
+        self._ring = open_ring(fields["frame_bytes"], family)
         self._demux = Demux(
             self._ring,
+            family,
             self._endpoint.queue_pairs,
             self._endpoint.on_message,
             self._endpoint.on_over,

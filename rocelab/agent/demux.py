@@ -17,20 +17,21 @@ from zlib import crc32
 
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.agent.rc.responder import NO_IMM
+from rocelab.base.family import Family
 from rocelab.linux.ring import PacketRing
 from rocelab.wire.headers import (
-    BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
-    PAYLOAD_OFFSET,
+    OFFSETS,
     PSN_MASK,
-    PSN_OFFSET,
     Opcode,
     extension_bytes,
     has_imm,
+    hop_limit,
     is_last,
+    is_marked,
 )
-from rocelab.wire.icrc import crc_before_psn, icrc_is_right
+from rocelab.wire.icrc import crc_before_psn, icrc_is_right, packet_end
 from rocelab.wire.probe import MAGIC, PROBE_HEADER
 
 SECOND_NS = 10**9
@@ -38,10 +39,8 @@ MAX_KINDS = 65536
 
 _PSN = Struct("!I")
 _ICRC = Struct("<I")
-_CE = 0b11
 _ACK_REQUEST = 1 << 31
 _DATA = range(Opcode.RC_SEND_FIRST, Opcode.RC_WRITE_ONLY_WITH_IMM + 1)
-_SHORTEST_PROBE = PAYLOAD_OFFSET + PROBE_HEADER.size + ICRC_BYTES
 
 
 class _Action(IntEnum):
@@ -102,12 +101,15 @@ class Demux:
     def __init__(
         self,
         ring: PacketRing,
+        family: Family,
         queue_pairs: Mapping[int, QueuePair],
         on_message: OnMessage,
         on_over: OnOver,
     ) -> None:
-        """`queue_pairs` by their own number."""
+        """`family` of the ring's frames; `queue_pairs` by their own number."""
         self._ring = ring
+        self._family = family
+        self._offsets = OFFSETS[family]
         self._queue_pairs = queue_pairs
         self._on_message = on_message
         self._on_over = on_over
@@ -120,24 +122,25 @@ class Demux:
         """Read and answer all arrived frames; return their number. `now_ns` is CLOCK_MONOTONIC."""
         memory, kinds = self._ring.memory, self._kinds
         unpack_psn, unpack_icrc = _PSN.unpack_from, _ICRC.unpack_from
+        psn_offset, payload_offset = self._offsets.psn, self._offsets.payload
         owing: set[QueuePair] = set()
         taken = 0
         for at, seconds, nanoseconds in self._ring.frames():
             taken += 1
-            kind = kinds.get(bytes(memory[at + IP_OFFSET : at + PSN_OFFSET]))
+            kind = kinds.get(bytes(memory[at + IP_OFFSET : at + psn_offset]))
             if kind is None:
                 kind = self._learn(at)
                 if kind is None:
                     continue
             end = at + kind.icrc_offset
-            if crc32(memory[at + PSN_OFFSET : end], kind.crc) != unpack_icrc(memory, end)[0]:
+            if crc32(memory[at + psn_offset : end], kind.crc) != unpack_icrc(memory, end)[0]:
                 self.icrc_errors += 1
                 continue
             queue_pair = kind.queue_pair
             if queue_pair is None:
                 self._log_probe(at, kind, seconds, nanoseconds)
                 continue
-            word = unpack_psn(memory, at + PSN_OFFSET)[0]
+            word = unpack_psn(memory, at + psn_offset)[0]
             if kind.action == _Action.DATA:
                 imm_offset = kind.imm_offset
                 complete = queue_pair.receive(
@@ -155,7 +158,7 @@ class Demux:
                     if imm != NO_IMM:
                         self._on_message(queue_pair, imm, size_bytes, now_ns)
             elif kind.action == _Action.ACK:
-                syndrome = memory[at + PAYLOAD_OFFSET]
+                syndrome = memory[at + payload_offset]
                 for imm in queue_pair.on_ack(word & PSN_MASK, syndrome, now_ns):
                     self._on_over(queue_pair, imm, now_ns)
             else:
@@ -166,7 +169,7 @@ class Demux:
 
     def _log_probe(self, at: int, kind: _Kind, seconds: int, nanoseconds: int) -> None:
         _, flow, sequence, send_ns = PROBE_HEADER.unpack_from(
-            self._ring.memory, at + PAYLOAD_OFFSET
+            self._ring.memory, at + self._offsets.payload
         )
         log = self.probes
         log.flow.append(flow)
@@ -177,22 +180,21 @@ class Demux:
 
     def _learn(self, at: int) -> _Kind | None:
         """The kind of a frame seen for the first time; None if a NIC would drop it."""
-        memory = self._ring.memory
-        total = int.from_bytes(memory[at + IP_OFFSET + 2 : at + IP_OFFSET + 4], "big")
-        frame = bytes(memory[at : at + IP_OFFSET + total])
+        memory, offsets = self._ring.memory, self._offsets
+        frame = bytes(memory[at : at + packet_end(memory[at : at + offsets.udp], self._family)])
         if not icrc_is_right(frame):
             self.icrc_errors += 1
             return None
-        opcode = frame[BTH_OFFSET]
-        number = int.from_bytes(frame[BTH_OFFSET + 5 : BTH_OFFSET + 8], "big")
+        opcode = frame[offsets.bth]
+        number = int.from_bytes(frame[offsets.bth + 5 : offsets.psn], "big")
         queue_pair = self._queue_pairs.get(number)
-        action = _action(frame, opcode, queue_pair)
+        action = _action(frame, offsets.payload, opcode, queue_pair)
         if action is None:
             self.unexpected += 1
             return None
         extensions = extension_bytes(opcode)
-        pad = frame[BTH_OFFSET + 1] >> 4 & 0b11
-        payload_bytes = len(frame) - PAYLOAD_OFFSET - extensions - pad - ICRC_BYTES
+        pad = frame[offsets.bth + 1] >> 4 & 0b11
+        payload_bytes = len(frame) - offsets.payload - extensions - pad - ICRC_BYTES
         if payload_bytes < 0:
             self.unexpected += 1
             return None
@@ -202,20 +204,24 @@ class Demux:
             icrc_offset=len(frame) - ICRC_BYTES,
             payload_bytes=payload_bytes,
             last=is_last(opcode),
-            imm_offset=PAYLOAD_OFFSET + extensions - 4 if has_imm(opcode) else 0,
-            marked=frame[IP_OFFSET + 1] & _CE == _CE,
-            ttl=frame[IP_OFFSET + 8],
+            imm_offset=offsets.payload + extensions - 4 if has_imm(opcode) else 0,
+            marked=is_marked(frame, self._family),
+            ttl=hop_limit(frame, self._family),
             queue_pair=None if action is _Action.PROBE else queue_pair,
         )
         if len(self._kinds) < MAX_KINDS:
-            self._kinds[frame[IP_OFFSET:PSN_OFFSET]] = kind
+            self._kinds[frame[IP_OFFSET : offsets.psn]] = kind
         return kind
 
 
-def _action(frame: bytes, opcode: int, queue_pair: QueuePair | None) -> _Action | None:
+def _action(
+    frame: bytes, payload: int, opcode: int, queue_pair: QueuePair | None
+) -> _Action | None:
+    """`payload` is where the payload starts."""
     # Probes first: their destination QPs are random and may equal those of queue pairs.
-    has_magic = frame[PAYLOAD_OFFSET : PAYLOAD_OFFSET + 4] == MAGIC.to_bytes(4, "big")
-    if opcode == Opcode.RC_SEND_ONLY and has_magic and len(frame) >= _SHORTEST_PROBE:
+    has_magic = frame[payload : payload + 4] == MAGIC.to_bytes(4, "big")
+    has_room = len(frame) >= payload + PROBE_HEADER.size + ICRC_BYTES
+    if opcode == Opcode.RC_SEND_ONLY and has_magic and has_room:
         return _Action.PROBE
     if queue_pair is None:
         return None

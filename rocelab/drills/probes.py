@@ -102,7 +102,7 @@ def _compare_hashing(
         seeded = reseeded(fabric, seed)
         with (
             seeds_of(seeded, fabric, netns_of) if settable else nullcontext(),
-            Taps(fabric, netns_of, fabric.trunks, probe_filter()) as taps,
+            Taps(fabric, netns_of, fabric.trunks, probe_filter(fabric.family)) as taps,
             TrafficSession(fabric, lambda name: lab.node(name).netns, phase.flows) as session,
         ):
             start_ns = session.start()

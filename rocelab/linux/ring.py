@@ -15,6 +15,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
+from rocelab.base.family import Family
 from rocelab.wire.filters import NOTHING, attach_filter, roce_filter
 from rocelab.wire.headers import ROCE_PORT
 
@@ -26,7 +27,6 @@ SECOND_NS = 10**9
 DRAIN_LIMIT = 512
 """The most frames that a server reads at once, so that senders get their turn."""
 
-_ETH_P_IP = 0x0800
 _SOL_PACKET = 263
 _PACKET_RX_RING = 5
 _PACKET_STATISTICS = 6
@@ -43,23 +43,24 @@ _FRAME = struct.Struct("=IIIHHIIH")
 _MOST_HEADROOM_BYTES = 128
 
 
-def _bind_to_all_interfaces(target: socket.socket) -> None:
+def _bind_to_all_interfaces(target: socket.socket, family: Family) -> None:
     # Python's bind needs the name of one interface; for the kernel index 0 means all.
-    address = struct.pack("HHiHBB8x", socket.AF_PACKET, socket.htons(_ETH_P_IP), 0, 0, 0, 0)
+    protocol = socket.htons(family.ethertype)
+    address = struct.pack("HHiHBB8x", socket.AF_PACKET, protocol, 0, 0, 0, 0)
     if ctypes.CDLL(None, use_errno=True).bind(target.fileno(), address, len(address)) != 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"bind packet socket: {os.strerror(errno)}")
 
 
-def open_sink() -> socket.socket:
-    """A UDP socket on the RoCEv2 port that accepts nothing.
+def open_sink(family: Family) -> socket.socket:
+    """A UDP socket of that family on the RoCEv2 port that accepts nothing.
 
     Without it the server's kernel would answer with ICMP port unreachable, which a RoCE NIC never
     does. Raises OSError if the port is in use.
     """
-    sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    sink = socket.socket(family.number, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     attach_filter(sink, NOTHING)
-    sink.bind(("0.0.0.0", ROCE_PORT))  # noqa: S104 - inside a lab's namespace
+    sink.bind(("", ROCE_PORT))
     return sink
 
 
@@ -68,17 +69,18 @@ def slot_bytes(frame_bytes: int) -> int:
     return -(-(frame_bytes + _MOST_HEADROOM_BYTES) // _ALIGNMENT) * _ALIGNMENT
 
 
-def open_ring(frame_bytes: int) -> PacketRing:
-    """A ring of the RoCEv2 frames of the calling thread's namespace, on every interface.
+def open_ring(frame_bytes: int, family: Family) -> PacketRing:
+    """A ring of the RoCEv2 frames of that family of the calling thread's namespace, on every
+    interface.
 
     Raises OSError without CAP_NET_RAW or memory.
     """
-    # Protocol 0 until filter and ring exist, so that no other frame gets in. ETH_P_IP, not
+    # Protocol 0 until filter and ring exist, so that no other frame gets in. An EtherType, not
     # ETH_P_ALL, keeps the socket off the path of outgoing packets.
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-    attach_filter(packets, roce_filter())
+    attach_filter(packets, roce_filter(family))
     ring = PacketRing(packets, frame_bytes, DRAIN_LIMIT)
-    _bind_to_all_interfaces(packets)
+    _bind_to_all_interfaces(packets, family)
     return ring
 
 

@@ -62,12 +62,12 @@ class DeviceWatch(Holding):
         self._processes = ProcessWatch(lab)
         self._pauses = stack.enter_context(PauseWatch(lab.fabric))
         self._netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.nodes))
-        taps = partial(Taps, lab.fabric, self._netns_of)
-        self._roce = stack.enter_context(taps(lab.fabric.links, roce_filter()))
+        taps, family = partial(Taps, lab.fabric, self._netns_of), lab.fabric.family
+        self._roce = stack.enter_context(taps(lab.fabric.links, roce_filter(family)))
         numbers = [end.number for plan in self._plans for end in plan.ends]
-        of_jobs = queue_pair_filter(min(numbers), max(numbers))
+        of_jobs = queue_pair_filter(min(numbers), max(numbers), family)
         self._jobs = stack.enter_context(taps(nic_links(self._plans), of_jobs))
-        self._data = stack.enter_context(taps(nic_links(self._plans), data_filter()))
+        self._data = stack.enter_context(taps(nic_links(self._plans), data_filter(family)))
         self._before = _all_counters(self._netns_of)
 
     def read(self, started_ns: int) -> DeviceCounts:

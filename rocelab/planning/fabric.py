@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
+from rocelab.base.family import Family
 from rocelab.fabrics.roles import Role, tier_name
 from rocelab.labfile.model import HashPolicy, LabSpec
 
@@ -237,6 +238,11 @@ class Fabric:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def family(self) -> Family:
+        """What RoCE, probes and predictions are of."""
+        return Family.IPV4
 
     @property
     def hash_policy(self) -> HashPolicy:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from rocelab.base.family import Family
 from rocelab.labfile.queues import DSCPS, EcnSpec
 from rocelab.planning.fabric import Fabric, Link, Port
-from rocelab.wire.headers import IP_OFFSET, MOST_HEADER_BYTES
+from rocelab.wire.headers import IP_OFFSET, most_header_bytes
 
 STRICT_CLASSES = (7, 6, 5)
 """The classes with strict priority, in descending order."""
@@ -117,13 +118,14 @@ def lab_rate_bps(link: Link, dilation: float) -> int:
     return max(8, round(link.rate_bps / dilation))
 
 
-def roce_wire_bytes(mtu: int) -> int:
+def roce_wire_bytes(mtu: int, family: Family) -> int:
     """The longest RoCE frame on links of this MTU, with what Ethernet adds on the wire."""
+    headers = most_header_bytes(family)
     payload = max(
-        (mtu_bytes for mtu_bytes in PATH_MTUS if mtu_bytes + MOST_HEADER_BYTES <= mtu + IP_OFFSET),
+        (mtu_bytes for mtu_bytes in PATH_MTUS if mtu_bytes + headers <= mtu + IP_OFFSET),
         default=min(PATH_MTUS),
     )
-    return payload + MOST_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES
+    return payload + headers + ETHERNET_OVERHEAD_BYTES
 
 
 def port_bytes(buffer_bytes: int) -> int:
@@ -136,10 +138,10 @@ def full_classes_bytes(buffer_bytes: int, classes: int) -> int:
     return buffer_bytes * (CLASS_ALPHA + 1) // (1 + CLASS_ALPHA * classes)
 
 
-def burst_bytes(rate_bps: int, mtu: int) -> int:
+def burst_bytes(rate_bps: int, mtu: int, family: Family = Family.IPV4) -> int:
     """What a port saves up while it is idle or its timer is late: one RoCE frame, or more if its
     timer is too coarse for that. HTB sends until nothing is left, so longer frames pass too."""
-    return max(roce_wire_bytes(mtu), rate_bps * BURST_NS // (8 * 10**9))
+    return max(roce_wire_bytes(mtu, family), rate_bps * BURST_NS // (8 * 10**9))
 
 
 def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:

@@ -23,9 +23,8 @@ from rocelab.jobs.jobplan import JobPlan
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routes.demand import files_of, is_left_behind
-from rocelab.wire.probe import IP_OVERHEAD_BYTES
+from rocelab.wire.headers import frame_overhead_bytes
 
-_ETHERNET_BYTES = 14
 _BITS = 8
 _number = count(1)
 FOLDER = "demand"
@@ -51,7 +50,7 @@ def probe_demands(fabric: Fabric, flows: Sequence[ProbeStream]) -> list[Publishe
     demands = []
     for flow in flows:
         ends = resolve_flow(fabric, flow)
-        frame_bytes = flow.payload_bytes + IP_OVERHEAD_BYTES + _ETHERNET_BYTES
+        frame_bytes = flow.payload_bytes + frame_overhead_bytes(fabric.family)
         demands.append(
             PublishedFlow(
                 source_ip=ends.source_ip,

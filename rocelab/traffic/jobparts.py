@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
-from struct import pack_into
 from typing import Any
 
 from rocelab.agent.nic import moderation_ns
+from rocelab.base.family import Family
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.flow import FIRST_QP, Endpoints
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
@@ -27,14 +27,7 @@ from rocelab.planning.pauses import obedience_ns
 from rocelab.planning.queues import class_of_dscp
 from rocelab.traffic.agents import AgentPart
 from rocelab.traffic.roce import Envelope, roce_frame
-from rocelab.wire.headers import (
-    BTH_OFFSET,
-    ICRC_BYTES,
-    MOST_EXTENSION_BYTES,
-    PAYLOAD_OFFSET,
-    UDP_OFFSET,
-    Opcode,
-)
+from rocelab.wire.headers import OFFSETS, Opcode, most_header_bytes, set_source_port
 
 DATA, CONTROL = 0, 1
 """Kinds of queue pairs of a job: for payload, and for clear-to-sends."""
@@ -83,10 +76,8 @@ def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Ag
     plans = [writer.plan for writer in writers]
     fabric = plans[0].fabric
     fields: dict[str, Any] = {
-        "frame_bytes": max(
-            PAYLOAD_OFFSET + MOST_EXTENSION_BYTES + plan.job.transport.mtu + ICRC_BYTES
-            for plan in plans
-        ),
+        "frame_bytes": most_header_bytes(fabric.family)
+        + max(plan.job.transport.mtu for plan in plans),
         "moderation_ns": moderation_ns(plans[0].dilation),
         "sample_ns": min(plan.sample_ns for plan in plans),
         "nics": [ports_of(fabric, nic_of(fabric, ref)) for ref in nics],
@@ -159,9 +150,10 @@ class _Writer:
         key = (end.rank, end.peer, end.port)
         if key not in self._headers:
             self._headers[key] = _header(self.plan.endpoints(end.rank, end.peer, end.port))
-        frame = bytearray(self._headers[key])
-        pack_into("!H", frame, UDP_OFFSET, end.sport)
-        frame[BTH_OFFSET + 5 : BTH_OFFSET + 8] = end.remote.to_bytes(3, "big")
+        frame, family = bytearray(self._headers[key]), self.plan.fabric.family
+        offsets = OFFSETS[family]
+        set_source_port(frame, family, end.sport)
+        frame[offsets.bth + 5 : offsets.psn] = end.remote.to_bytes(3, "big")
         return bytes(frame)
 
     @cached_property
@@ -221,4 +213,5 @@ def _header(ends: Endpoints) -> bytes:
         sport=FIRST_SPORT,
         dest_qp=FIRST_QP,
     )
-    return roce_frame(envelope, Opcode.RC_SEND_MIDDLE, psn=0)[:PAYLOAD_OFFSET]
+    frame = roce_frame(envelope, Opcode.RC_SEND_MIDDLE, psn=0)
+    return frame[: OFFSETS[Family.of(ends.source_ip)].payload]

@@ -2,10 +2,10 @@
 batch.
 
 The result has the ordered pairs of NICs whose packets did not arrive. A packet is an unsolicited
-ICMP echo reply: a kernel accepts it without an answer, so each direction is tested separately. It
-leaves by its own NIC, like RoCE packets and unlike a server's default route. Switches route and
-hash it like any ICMP packet, so it takes one of the equal paths; `rocelab path --probe` finds a
-broken link among several.
+ICMP or ICMPv6 echo reply: a kernel accepts it without an answer, so each direction is tested
+separately. It leaves by its own NIC, like RoCE packets and unlike a server's default route.
+Switches route and hash it like any ICMP packet, so it takes one of the equal paths; `rocelab path
+--probe` finds a broken link among several.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from itertools import islice
 from pathlib import Path
 
 from rocelab.base.errors import InputError, MachineError
+from rocelab.base.family import Family
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.lab.runtime import raise_descriptor_limit
 from rocelab.linux.namespaces import inside
 from rocelab.planning.fabric import Fabric, Link, Nic
-from rocelab.traffic.traceroute import checksum, drain
+from rocelab.traffic.traceroute import checksum, drain, icmp_socket
 
 QUIET_S = (0.2, 0.5, 1.0)
 """How long nothing may arrive before the next attempt, or the end, by attempt."""
@@ -40,11 +41,9 @@ MOST_PAIRS = 250_000
 _BURST = 64
 _RECEIVE_BUFFER = 4 << 20
 _SO_RCVBUFFORCE = 33
-_SOL_RAW = 255
-_ICMP_FILTER = 1
-_ECHO_REPLY = 0
+_ECHO_REPLY = {Family.IPV4: 0, Family.IPV6: 129}
 _TTL = 64
-_IP_BYTES, _ICMP_BYTES = 20, 16
+_IPV4_BYTES, _ICMP_BYTES = 20, 16
 
 Pair = tuple[int, int]
 """Indexes of the source and the destination in a list of NICs."""
@@ -134,35 +133,46 @@ def server_of(nic: str) -> str:
 class Frames:
     """The frames of one run, marked with `tag` (16 bits)."""
 
-    def __init__(self, nics: Sequence[Nic], tag: int) -> None:
+    def __init__(self, nics: Sequence[Nic], tag: int, family: Family) -> None:
         self._tag = tag
-        self._addresses = [socket.inet_aton(nic.ip) for nic in nics]
+        self._family = family
+        self._addresses = [socket.inet_pton(family.number, nic.ip) for nic in nics]
 
     def build(self, pair: Pair, link: Link) -> bytes:
         """The frame that leaves by `link`, a port of the pair's source."""
         source, destination = pair
-        ethernet = _mac(link.b.mac) + _mac(link.a.mac) + b"\x08\x00"
-        length = _IP_BYTES + _ICMP_BYTES
-        start = struct.pack("!BBHHHBB", 0x45, 0, length, self._tag, 0, _TTL, socket.IPPROTO_ICMP)
+        ethernet = _mac(link.b.mac) + _mac(link.a.mac) + self._family.ethertype.to_bytes(2, "big")
         ends = self._addresses[source] + self._addresses[destination]
-        header = start + struct.pack("!H", checksum(start + ends)) + ends
         rest = struct.pack("!HHII", self._tag, 0, source, destination)
-        sum_of = checksum(struct.pack("!BB", _ECHO_REPLY, 0) + rest)
-        return ethernet + header + struct.pack("!BBH", _ECHO_REPLY, 0, sum_of) + rest
+        kind = struct.pack("!BB", _ECHO_REPLY[self._family], 0)
+        if self._family is Family.IPV4:
+            length = _IPV4_BYTES + _ICMP_BYTES
+            protocol = socket.IPPROTO_ICMP
+            start = struct.pack("!BBHHHBB", 0x45, 0, length, self._tag, 0, _TTL, protocol)
+            header = start + struct.pack("!H", checksum(start + ends)) + ends
+            sum_of = checksum(kind + rest)
+        else:
+            protocol = socket.IPPROTO_ICMPV6
+            header = struct.pack("!IHBB", 6 << 28, _ICMP_BYTES, protocol, _TTL) + ends
+            # RFC 4443 section 2.3: with the addresses, the length and the next header.
+            sum_of = checksum(ends + struct.pack("!II", _ICMP_BYTES, protocol) + kind + rest)
+        return ethernet + header + kind + struct.pack("!H", sum_of) + rest
 
-    def read(self, packet: bytes) -> Pair | None:
-        """The pair of a packet that begins with its IPv4 header, None if it is not of this run."""
-        if len(packet) < _IP_BYTES + _ICMP_BYTES or packet[0] != 0x45:
+    def read(self, packet: bytes, sender: str) -> Pair | None:
+        """The pair of an ICMP packet that came from that address, one of IPv4 with its IP header;
+        None if it is not of this run."""
+        start = _IPV4_BYTES if self._family is Family.IPV4 else 0
+        if len(packet) < start + _ICMP_BYTES or (start and packet[0] != 0x45):
             return None
-        kind, tag, source, destination = struct.unpack_from("!BxxxHxxII", packet, _IP_BYTES)
+        kind, tag, source, destination = struct.unpack_from("!BxxxHxxII", packet, start)
         if (
-            kind != _ECHO_REPLY
+            kind != _ECHO_REPLY[self._family]
             or tag != self._tag
             or max(source, destination) >= len(self._addresses)
         ):
             return None
-        ends = self._addresses[source] + self._addresses[destination]
-        return (source, destination) if packet[12:20] == ends else None
+        is_source = socket.inet_pton(self._family.number, sender) == self._addresses[source]
+        return (source, destination) if is_source else None
 
 
 def probe_reachability(
@@ -182,7 +192,7 @@ def probe_reachability(
     started_s = time.monotonic()
     nics = nics_of(fabric)
     names = nic_names(fabric, nics)
-    frames = Frames(nics, int.from_bytes(os.urandom(2), "big"))
+    frames = Frames(nics, int.from_bytes(os.urandom(2), "big"), fabric.family)
     all_pairs = counted_pairs(nics)
     if most_pairs is None and all_pairs > MOST_PAIRS:
         raise InputError(
@@ -194,7 +204,7 @@ def probe_reachability(
     missing = dict.fromkeys(pairs)
     total = len(missing)
     with ExitStack() as stack:
-        senders, listeners = _open(nics, netns_of, stack)
+        senders, listeners = _open(fabric.family, nics, netns_of, stack)
         poll = select.epoll()
         stack.callback(poll.close)
         for listener in listeners:
@@ -204,8 +214,8 @@ def probe_reachability(
         def receive(timeout_s: float) -> bool:
             ready = poll.poll(timeout_s)
             for descriptor, _ in ready:
-                for packet in drain(by_descriptor[descriptor]):
-                    pair = frames.read(packet)
+                for packet, sender in drain(by_descriptor[descriptor]):
+                    pair = frames.read(packet, sender)
                     if pair is not None:
                         missing.pop(pair, None)
             return bool(ready)
@@ -226,7 +236,7 @@ def probe_reachability(
 
 
 def _open(
-    nics: Sequence[Nic], netns_of: Callable[[str], Path], stack: ExitStack
+    family: Family, nics: Sequence[Nic], netns_of: Callable[[str], Path], stack: ExitStack
 ) -> tuple[Mapping[str, socket.socket], Sequence[socket.socket]]:
     """A socket that sends for each server, by its name, and one that receives for each."""
     servers = dict.fromkeys(nic.server for nic in nics)
@@ -238,11 +248,7 @@ def _open(
     def open_server(server: str) -> socket.socket:
         senders[server] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         senders[server].setblocking(False)
-        listener = stack.enter_context(
-            socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
-        )
-        all_others = ~(1 << _ECHO_REPLY) & 0xFFFF_FFFF
-        listener.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", all_others))
+        listener = stack.enter_context(icmp_socket(family, _ECHO_REPLY[family]))
         listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         listener.setblocking(False)
         return listener

@@ -23,6 +23,7 @@ from rocelab.wire.headers import (
     Opcode,
     Syndrome,
     extensions,
+    flow_label,
     has_payload,
 )
 from rocelab.wire.icrc import icrc
@@ -54,7 +55,7 @@ class Envelope:
     """The common fields of all packets of one direction of a queue pair.
 
     Both IP addresses have the same version. `ttl` is IPv6's hop limit too; `flow_label` is IPv6
-    only.
+    only, None for the one that goes with the source port.
     """
 
     source_mac: str
@@ -66,7 +67,7 @@ class Envelope:
     dscp: int = DSCP_ROCE
     ecn: int = ECT_0
     ttl: int = DEFAULT_TTL
-    flow_label: int = 0
+    flow_label: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,8 @@ def _up_to_udp(envelope: Envelope, udp_payload_bytes: int) -> bytes:
         ip = IPV4.pack(*fields, _checksum(ip), source.packed, destination.packed)
     else:
         kind = ETHERTYPE_IPV6
-        first = 6 << 28 | traffic_class << 20 | _unsigned("flow_label", envelope.flow_label, 20)
+        label = flow_label(envelope.sport) if envelope.flow_label is None else envelope.flow_label
+        first = 6 << 28 | traffic_class << 20 | _unsigned("flow_label", label, 20)
         ip = IPV6.pack(first, udp_bytes, PROTOCOL_UDP, ttl, source.packed, destination.packed)
     macs = f"{envelope.next_hop_mac}:{envelope.source_mac}".replace(":", "")
     udp = UDP.pack(_unsigned("sport", envelope.sport, 16), ROCE_PORT, udp_bytes, 0)

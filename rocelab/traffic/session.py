@@ -23,6 +23,7 @@ import numpy as np
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.agent.channel import ChannelMessage, split
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.jobs.flow import ProbeStream, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
@@ -106,7 +107,9 @@ class TrafficSession(Holding):
         self._outgoing = _plan(fabric, self._flows)
         files = LabFiles(fabric.name)
         self._live = files.root / LIVE_FOLDER if files.root.is_dir() else None
-        self._group = AgentGroup(_parts(self._outgoing, self._jobs, netns_of, self._live))
+        self._group = AgentGroup(
+            _parts(fabric.family, self._outgoing, self._jobs, netns_of, self._live)
+        )
         self._publication = published(files, (*probe_demands(fabric, flows), *job_demands(jobs)))
         self._start_ns = 0
         self._clock_offset_ns = 0
@@ -310,6 +313,7 @@ def _agent_record(agent: AgentHandle, report: ChannelMessage) -> AgentRecord:
 
 
 def _parts(
+    family: Family,
     outgoing: Mapping[str, Sequence[_Outgoing]],
     jobs: Sequence[JobPlan],
     netns_of: Callable[[str], Path],
@@ -326,6 +330,7 @@ def _parts(
         fields = {
             **part.fields,
             "netns": str(netns_of(server)),
+            "family": family,
             "live": None if live is None else str(live / server),
             "frame_bytes": max(part.fields["frame_bytes"], longest),
             "probes": [

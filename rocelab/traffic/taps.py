@@ -22,7 +22,6 @@ from rocelab.linux.closing import Closing
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
 from rocelab.wire.filters import attach_filter
 
-_ETH_P_IP = 0x0800
 _SOL_PACKET = 263
 _PACKET_STATISTICS = 6
 _STATISTICS = struct.Struct("=II")
@@ -76,9 +75,9 @@ class Taps(Closing):
                 self._sockets[DirectedLink(link, link.far(node).node)] = tap
                 tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
                 attach_filter(tap, self._program)
-                # ETH_P_IP, not ETH_P_ALL: only incoming packets.
+                # An EtherType, not ETH_P_ALL: only incoming packets.
                 try:
-                    tap.bind((link.port(node).interface, _ETH_P_IP))
+                    tap.bind((link.port(node).interface, self._fabric.family.ethertype))
                 except OSError as error:
                     if error.errno != errno.ENODEV:
                         raise

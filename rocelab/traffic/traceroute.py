@@ -2,8 +2,8 @@
 
 For each UDP source port it returns the nodes on the path. Frames are sent raw on the NIC, as by
 RoCE hardware, so no socket's hash replaces the switches' own. Switches answer an expired TTL with
-ICMP time exceeded (RFC 792), which quotes the probe's UDP source port and its IP identification;
-the latter contains the TTL that the probe was sent with.
+ICMP time exceeded (RFC 792, RFC 4443), which quotes the probe's UDP source port and the TTL that it
+was sent with: in the IP identification, or for IPv6, which has none, in the BTH's PSN.
 """
 
 from __future__ import annotations
@@ -18,11 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.errors import MachineError
+from rocelab.base.family import Family
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
 from rocelab.linux.namespaces import inside
 from rocelab.planning.fabric import Fabric, Nic
 from rocelab.traffic.roce import probe_frame
-from rocelab.wire.headers import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
+from rocelab.wire.headers import (
+    ICRC_BYTES,
+    IP_OFFSET,
+    OFFSETS,
+    ROCE_PORT,
+    UDP_BYTES,
+    UDP_OFFSET,
+    set_source_port,
+)
 from rocelab.wire.icrc import icrc
 
 PROBE_QP = 0xFFFFFE
@@ -33,10 +42,15 @@ _QUIET_S = 0.2
 _ATTEMPTS = 4
 _RECEIVE_BUFFER = 8 << 20
 _SO_RCVBUFFORCE = 33
+_TIME_EXCEEDED = {Family.IPV4: 11, Family.IPV6: 3}
+_ICMP_BYTES = 8
+_MOST_BYTES = 128
 _SOL_RAW = 255
-_ICMP_FILTER = 1
-_TIME_EXCEEDED = 11
-_ETH_P_IP = 0x0800
+_ICMP_FILTER = _ICMP6_FILTER = 1
+_UDP = socket.IPPROTO_UDP
+_PLACE_IN_IP = {Family.IPV4: 4, Family.IPV6: OFFSETS[Family.IPV6].psn - IP_OFFSET + 2}
+"""Where probes have the run's tag and their TTL, a byte each: in the identification, or the lower
+16 bits of the PSN."""
 
 Nodes = tuple[str | None, ...]
 Probe = tuple[int, int]
@@ -62,9 +76,10 @@ def probe_path(
     answer from any of its addresses; an answer from an address outside the fabric appears as that
     address.
 
-    The kernel limits ICMP errors: one a second to each peer (net.ipv4.icmp_ratelimit) and 1,000 a
-    second in all (icmp_msgs_per_sec). Both must be off in every switch: icmp_ratelimit 0 and
-    icmp_msgs_per_sec high, as the runtime sets them, or time exceeded removed from icmp_ratemask.
+    The kernel limits ICMP errors: one a second to each peer (net.ipv4.icmp_ratelimit,
+    net.ipv6.icmp.ratelimit) and 1,000 a second in all (icmp_msgs_per_sec). Both must be off in
+    every switch: a rate limit of 0 and icmp_msgs_per_sec high, as the runtime sets them, or time
+    exceeded removed from icmp_ratemask.
     Unanswered probes are sent again, at most three times.
 
     Raises OSError if a namespace cannot be entered, MachineError without CAP_NET_RAW, InputError if
@@ -80,26 +95,25 @@ def probe_path(
         leaves_by,
     )
     frames = ProbeFrames(ends, tag, destination_qp)
-    names = _names(fabric)
+    names, family = _names(fabric), fabric.family
     longest = 2 * max(node.role.tier for node in fabric.nodes)
     trace = _ProbeAnswers(
         source.server, destination.server, {port: {} for port in source_ports}, {}
     )
     with (
         _open(netns_of(source.server), lambda: _sender(ends.interface)) as sender,
-        _open(netns_of(source.server), _time_exceeded_listener) as expiries,
-        _open(netns_of(destination.server), _listener) as arrivals,
+        _open(netns_of(source.server), lambda: _time_exceeded_listener(family)) as expiries,
+        _open(netns_of(destination.server), lambda: _listener(family)) as arrivals,
     ):
 
         def receive(timeout_s: float) -> bool:
             ready, _, _ = select.select([expiries, arrivals], [], [], timeout_s)
             if expiries in ready:
-                for packet in drain(expiries):
+                for packet, address in drain(expiries):
                     if probe := _expired(packet, tag, destination.ip):
-                        address = socket.inet_ntoa(packet[12:16])
                         trace.expire(probe, names.get(address, address))
             if arrivals in ready:
-                for packet in drain(arrivals):
+                for packet, _ in drain(arrivals):
                     if probe := _arrived(packet, tag, source.ip):
                         trace.arrive(probe)
             return bool(ready)
@@ -158,21 +172,26 @@ class ProbeFrames:
     """Probe frames of one NIC pair: built once, then patched in the changing fields."""
 
     def __init__(self, endpoints: Endpoints, tag: int, destination_qp: int = PROBE_QP) -> None:
-        """`tag` (0 to 255) is in every IP identification and identifies this run.
+        """`tag` (0 to 255) is in every frame, beside its TTL, and identifies this run.
 
         Raises ValueError for a QP number of more than 24 bits.
         """
         self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=destination_qp, ttl=1))
         self._tag = tag
+        self._family = Family.of(endpoints.source_ip)
 
     def build(self, source_port: int, ttl: int) -> bytes:
         """The frame of a probe, with its IP checksum and ICRC."""
-        frame = self._frame
-        struct.pack_into("!H", frame, IP_OFFSET + 4, self._tag << 8 | ttl)
-        frame[IP_OFFSET + 8] = ttl
-        struct.pack_into("!H", frame, IP_OFFSET + 10, 0)
-        struct.pack_into("!H", frame, IP_OFFSET + 10, checksum(frame[IP_OFFSET:UDP_OFFSET]))
-        struct.pack_into("!H", frame, UDP_OFFSET, source_port)
+        frame, family = self._frame, self._family
+        place = IP_OFFSET + _PLACE_IN_IP[family]
+        struct.pack_into("!H", frame, place, self._tag << 8 | ttl)
+        if family is Family.IPV4:
+            frame[IP_OFFSET + 8] = ttl
+            struct.pack_into("!H", frame, IP_OFFSET + 10, 0)
+            struct.pack_into("!H", frame, IP_OFFSET + 10, checksum(frame[IP_OFFSET:UDP_OFFSET]))
+        else:
+            frame[IP_OFFSET + 7] = ttl
+        set_source_port(frame, family, source_port)
         frame[-ICRC_BYTES:] = icrc(frame)
         return bytes(frame)
 
@@ -185,25 +204,35 @@ def checksum(header: bytes | bytearray) -> int:
     return ~(total + (total >> 16)) & 0xFFFF
 
 
-def _probe_in(packet: bytes, tag: int) -> Probe | None:
-    """The probe of this run in a packet that starts with its IPv4 header, or None."""
-    if len(packet) < 28 or packet[0] != 0x45 or packet[9] != socket.IPPROTO_UDP:
+def _probe_in(packet: bytes, tag: int, family: Family) -> Probe | None:
+    """The probe of this run in a packet that starts with its IP header, or None."""
+    udp, place = OFFSETS[family].udp - IP_OFFSET, _PLACE_IN_IP[family]
+    if len(packet) < max(udp + UDP_BYTES, place + 2):
         return None
-    source_port, destination_port = struct.unpack_from("!HH", packet, 20)
-    if destination_port != ROCE_PORT or packet[4] != tag:
+    is_udp = (packet[0], packet[9]) == (0x45, _UDP) if family is Family.IPV4 else packet[6] == _UDP
+    source_port, destination_port = struct.unpack_from("!HH", packet, udp)
+    if not is_udp or destination_port != ROCE_PORT or packet[place] != tag:
         return None
-    return source_port, packet[5]
+    return source_port, packet[place + 1]
 
 
 def _expired(packet: bytes, tag: int, destination: str) -> Probe | None:
-    quoted = packet[(packet[0] & 0xF) * 4 + 8 :]
-    if quoted[16:20] != socket.inet_aton(destination):
+    """The probe that an ICMP message quotes; one of IPv4 comes with its IP header."""
+    family = Family.of(destination)
+    quoted = packet[_ICMP_BYTES + ((packet[0] & 0xF) * 4 if family is Family.IPV4 else 0) :]
+    end = OFFSETS[family].udp - IP_OFFSET
+    if quoted[end - family.bits // 8 : end] != socket.inet_pton(family.number, destination):
         return None
-    return _probe_in(quoted, tag)
+    return _probe_in(quoted, tag, family)
 
 
 def _arrived(packet: bytes, tag: int, source: str) -> Probe | None:
-    return _probe_in(packet, tag) if packet[12:16] == socket.inet_aton(source) else None
+    family = Family.of(source)
+    size = family.bits // 8
+    start = OFFSETS[family].udp - IP_OFFSET - 2 * size
+    if packet[start : start + size] != socket.inet_pton(family.number, source):
+        return None
+    return _probe_in(packet, tag, family)
 
 
 def _names(fabric: Fabric) -> Mapping[str, str]:
@@ -231,16 +260,28 @@ def _sender(interface: str) -> socket.socket:
     return sender
 
 
-def _time_exceeded_listener() -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
-    all_others = ~(1 << _TIME_EXCEEDED) & 0xFFFF_FFFF
-    listener.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", all_others))
-    return _receiving(listener)
+def _time_exceeded_listener(family: Family) -> socket.socket:
+    return _receiving(icmp_socket(family, _TIME_EXCEEDED[family]))
 
 
-def _listener() -> socket.socket:
+def icmp_socket(family: Family, kind: int) -> socket.socket:
+    """A socket that receives ICMP messages of one type. Raises PermissionError without
+    CAP_NET_RAW."""
+    if family is Family.IPV4:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+        others = struct.pack("=I", ~(1 << kind) & 0xFFFF_FFFF)
+        listener.setsockopt(_SOL_RAW, _ICMP_FILTER, others)
+        return listener
+    listener = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+    blocked = (~(1 << kind) & (1 << 256) - 1).to_bytes(32, "little")
+    listener.setsockopt(socket.IPPROTO_ICMPV6, _ICMP6_FILTER, blocked)
+    return listener
+
+
+def _listener(family: Family) -> socket.socket:
     """A socket on every interface: a NIC with two ports receives by either."""
-    return _receiving(socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP)))
+    protocol = socket.htons(family.ethertype)
+    return _receiving(socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, protocol))
 
 
 def _receiving(listener: socket.socket) -> socket.socket:
@@ -249,10 +290,12 @@ def _receiving(listener: socket.socket) -> socket.socket:
     return listener
 
 
-def drain(listener: socket.socket) -> Iterator[bytes]:
-    """The packets that a socket that does not block has received."""
+def drain(listener: socket.socket) -> Iterator[tuple[bytes, str]]:
+    """The packets that a socket that does not block has received, and the address or interface that
+    each came from."""
     while True:
         try:
-            yield listener.recv(128)
+            packet, sender = listener.recvfrom(_MOST_BYTES)
         except BlockingIOError:
             return
+        yield packet, sender[0]

@@ -8,20 +8,13 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from rocelab.wire.headers import (
-    BTH_OFFSET,
-    IP_OFFSET,
-    PAYLOAD_OFFSET,
-    ROCE_PORT,
-    UDP_OFFSET,
-    Opcode,
-)
+from rocelab.base.family import Family
+from rocelab.wire.headers import IP_OFFSET, OFFSETS, ROCE_PORT, Opcode
 from rocelab.wire.probe import MAGIC
 
 _SO_ATTACH_FILTER = 26
-_ETH_P_IP = 0x0800
 
 # Codes of instructions; the other fields are jump if true, jump if false and operand.
 _LD_WORD, _LD_HALF, _LD_BYTE = 0x20, 0x28, 0x30
@@ -30,68 +23,65 @@ _AND, _RETURN = 0x54, 0x06
 _WHOLE = 0x40000
 _FRAGMENT_BITS = 0x3FFF
 _QP_BITS = 0xFFFFFF
-
-_ROCE = (
-    (_LD_HALF, 12, _ETH_P_IP),
-    (_LD_BYTE, IP_OFFSET, 0x45),
-    (_LD_BYTE, IP_OFFSET + 9, socket.IPPROTO_UDP),
-    (_LD_HALF, BTH_OFFSET - 6, ROCE_PORT),
-)
+_PROTOCOL_IN_IP = {Family.IPV4: 9, Family.IPV6: 6}
 
 NOTHING = struct.pack("HBBI", _RETURN, 0, 0, 0)
 
-
-def roce_filter() -> bytes:
-    """A filter that accepts only whole IPv4 packets to RoCEv2's port."""
-    return _all_of(_ROCE)
+_Check = tuple[int, int, int]
+"""A load, its offset, and what it has to load."""
 
 
-def probe_filter() -> bytes:
+def roce_filter(family: Family) -> bytes:
+    """A filter that accepts only whole packets of that family to RoCEv2's port."""
+    return _all_of(family, ())
+
+
+def probe_filter(family: Family) -> bytes:
     """A filter that accepts only probes."""
-    return _all_of((*_ROCE, (_LD_WORD, PAYLOAD_OFFSET, MAGIC)))
+    return _all_of(family, ((_LD_WORD, OFFSETS[family].payload, MAGIC),))
 
 
 def flow_filter(
     source: str, destination: str, source_port: int, destination_qp: int | None = None
 ) -> bytes:
-    """A filter that accepts only RoCEv2 packets of a flow, by its IPv4 addresses and UDP source
-    port, to one QP or to any."""
-    of_qp = (
-        ()
-        if destination_qp is None
-        else (
-            (_LD_BYTE, BTH_OFFSET + 5, destination_qp >> 16),
-            (_LD_HALF, BTH_OFFSET + 6, destination_qp & 0xFFFF),
-        )
-    )
-    ends = (
-        (_LD_WORD, IP_OFFSET + 12, int.from_bytes(socket.inet_aton(source))),
-        (_LD_WORD, IP_OFFSET + 16, int.from_bytes(socket.inet_aton(destination))),
-        (_LD_HALF, UDP_OFFSET, source_port),
-    )
-    return _all_of((*_ROCE, *ends, *of_qp))
+    """A filter that accepts only RoCEv2 packets of a flow, by its addresses and UDP source port, to
+    one QP or to any."""
+    family = Family.of(source)
+    offsets = OFFSETS[family]
+    ends = b"".join(socket.inet_pton(family.number, address) for address in (source, destination))
+    first = offsets.udp - len(ends)
+    checks = [
+        (_LD_WORD, first + start, int.from_bytes(ends[start : start + 4]))
+        for start in range(0, len(ends), 4)
+    ]
+    checks.append((_LD_HALF, offsets.udp, source_port))
+    if destination_qp is not None:
+        checks.append((_LD_BYTE, offsets.bth + 5, destination_qp >> 16))
+        checks.append((_LD_HALF, offsets.bth + 6, destination_qp & 0xFFFF))
+    return _all_of(family, checks)
 
 
-def queue_pair_filter(first: int, last: int) -> bytes:
+def queue_pair_filter(first: int, last: int, family: Family) -> bytes:
     """A filter that accepts only RoCEv2 packets to QPs from `first` to `last`."""
     in_range = (
-        (_LD_WORD, 0, 0, BTH_OFFSET + 4),
+        (_LD_WORD, 0, 0, OFFSETS[family].bth + 4),
         (_AND, 0, 0, _QP_BITS),  # before the QP's there are those of congestion
         (_JUMP_AT_LEAST, 0, 2, first),
         (_JUMP_GREATER, 1, 0, last),
     )
-    return _all_of(_ROCE, in_range)
+    return _all_of(family, (), in_range)
 
 
-def data_filter() -> bytes:
-    """A filter that accepts only data packets of reliable connections (SENDs and WRITEs), for IPv4
-    sockets."""
+def data_filter(family: Family) -> bytes:
+    """A filter that accepts only data packets of reliable connections (SENDs and WRITEs), for
+    sockets of that family."""
+    offsets = OFFSETS[family]
     program = (
-        (_LD_BYTE, 0, 0, IP_OFFSET + 9),
+        (_LD_BYTE, 0, 0, IP_OFFSET + _PROTOCOL_IN_IP[family]),
         (_JUMP_EQUAL, 0, 5, socket.IPPROTO_UDP),
-        (_LD_HALF, 0, 0, BTH_OFFSET - 6),
+        (_LD_HALF, 0, 0, offsets.udp + 2),
         (_JUMP_EQUAL, 0, 3, ROCE_PORT),
-        (_LD_BYTE, 0, 0, BTH_OFFSET),
+        (_LD_BYTE, 0, 0, offsets.bth),
         (_JUMP_GREATER, 1, 0, Opcode.RC_WRITE_ONLY_WITH_IMM),
         (_RETURN, 0, 0, _WHOLE),
         (_RETURN, 0, 0, 0),
@@ -99,18 +89,34 @@ def data_filter() -> bytes:
     return _packed(program)
 
 
+def _roce(family: Family) -> tuple[_Check, ...]:
+    """What makes a packet RoCEv2. One of IPv6 in fragments has another next header than UDP."""
+    version = ((_LD_BYTE, IP_OFFSET, 0x45),) if family is Family.IPV4 else ()
+    return (
+        (_LD_HALF, IP_OFFSET - 2, family.ethertype),
+        *version,
+        (_LD_BYTE, IP_OFFSET + _PROTOCOL_IN_IP[family], socket.IPPROTO_UDP),
+        (_LD_HALF, OFFSETS[family].udp + 2, ROCE_PORT),
+    )
+
+
 def _all_of(
-    checks: tuple[tuple[int, int, int], ...], further: tuple[tuple[int, int, int, int], ...] = ()
+    family: Family,
+    checks: Sequence[_Check],
+    further: tuple[tuple[int, int, int, int], ...] = (),
 ) -> bytes:
-    """`further` are instructions that go on to the first or the second one after them: accept,
-    reject."""
-    reject = 2 * len(checks) + 3 + len(further)
+    """RoCEv2 that passes the checks. `further` are instructions that go on to the first or the
+    second one after them: accept, reject."""
+    checks = (*_roce(family), *checks)
+    is_whole = 2 if family is Family.IPV4 else 0
+    reject = 2 * len(checks) + is_whole + 1 + len(further)
     program = []
     for load, offset, expected in checks:
         program.append((load, 0, 0, offset))
         program.append((_JUMP_EQUAL, 0, reject - len(program) - 1, expected))
-    program.append((_LD_HALF, 0, 0, IP_OFFSET + 6))
-    program.append((_JUMP_SET, reject - len(program) - 1, 0, _FRAGMENT_BITS))
+    if is_whole:
+        program.append((_LD_HALF, 0, 0, IP_OFFSET + 6))
+        program.append((_JUMP_SET, reject - len(program) - 1, 0, _FRAGMENT_BITS))
     program += further
     program.append((_RETURN, 0, 0, _WHOLE))
     program.append((_RETURN, 0, 0, 0))

@@ -11,45 +11,104 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from rocelab.base.family import Family
+
 ROCE_PORT = 4791
 PSN_MASK = 0xFFFFFF
 CNP_PAYLOAD_BYTES = 16
 
 IP_OFFSET = 14
-"""This and the next four hold for IPv4 without options; for IPv6 see `bth_offset`."""
-UDP_OFFSET = IP_OFFSET + 20
-BTH_OFFSET = UDP_OFFSET + 8
-PSN_OFFSET = BTH_OFFSET + 8
-PAYLOAD_OFFSET = BTH_OFFSET + 12
-IPV6_BTH_OFFSET = IP_OFFSET + 40 + 8
+LABEL_BITS = 0x3FFF
+"""Those of a UDP source port that are its packets' IPv6 flow label (`flow_label`)."""
+
 UDP_BYTES = 8
 BTH_BYTES = 12
 ICRC_BYTES = 4
+
+
+class HeaderOffsets(NamedTuple):
+    """Where the headers after IP start in the frames of a family, without IPv4 options and IPv6
+    extension headers."""
+
+    udp: int
+    bth: int
+    psn: int
+    """The BTH's word with the PSN in its lower 24 bits."""
+    payload: int
+    """What follows the BTH: extended headers, if the opcode has any."""
+
+
+def _after(ip_bytes: int) -> HeaderOffsets:
+    bth = IP_OFFSET + ip_bytes + UDP_BYTES
+    return HeaderOffsets(bth - UDP_BYTES, bth, bth + 8, bth + BTH_BYTES)
+
+
+OFFSETS = {Family.IPV4: _after(20), Family.IPV6: _after(40)}
+UDP_OFFSET, BTH_OFFSET, PSN_OFFSET, PAYLOAD_OFFSET = OFFSETS[Family.IPV4]
+"""Those of IPv4."""
 
 _PROTOCOL_UDP = 17
 _IPV4_NO_OPTIONS = b"\x08\x00\x45"
 _IPV6_ETHERTYPE = b"\x86\xdd"
 _IPV6_VERSION = 6
+_CE = 0b11
 
 
-def bth_offset(frame: bytes | bytearray) -> int:
-    """The offset of the BTH: 42 over IPv4, 62 over IPv6.
+def family_of(frame: bytes | bytearray) -> Family:
+    """The family of a RoCEv2 frame.
 
     NICs send RoCEv2 without IPv4 options, IPv6 extension headers or fragments. Raises ValueError if
     the frame has any of these, a VLAN tag, another protocol than UDP, or no room for BTH and ICRC.
     """
-    if len(frame) >= BTH_OFFSET + BTH_BYTES + ICRC_BYTES:
+    if len(frame) >= PAYLOAD_OFFSET + ICRC_BYTES:
         if frame[12:15] == _IPV4_NO_OPTIONS:
             if frame[23] == _PROTOCOL_UDP and not (frame[20] & 0x3F or frame[21]):
-                return BTH_OFFSET
+                return Family.IPV4
         elif (
             frame[12:14] == _IPV6_ETHERTYPE
             and frame[IP_OFFSET] >> 4 == _IPV6_VERSION
             and frame[20] == _PROTOCOL_UDP
-            and len(frame) >= IPV6_BTH_OFFSET + BTH_BYTES + ICRC_BYTES
+            and len(frame) >= OFFSETS[Family.IPV6].payload + ICRC_BYTES
         ):
-            return IPV6_BTH_OFFSET
+            return Family.IPV6
     raise ValueError("not an Ethernet frame with IPv4 without options, or IPv6, and UDP and a BTH")
+
+
+def set_source_port(frame: bytearray, family: Family, port: int) -> None:
+    """Give a frame of that family another UDP source port, and the flow label that goes with it.
+    Its ICRC is not renewed."""
+    frame[OFFSETS[family].udp : OFFSETS[family].udp + 2] = port.to_bytes(2, "big")
+    if family is Family.IPV6:
+        label = flow_label(port)
+        frame[IP_OFFSET + 1] = frame[IP_OFFSET + 1] & 0xF0 | label >> 16
+        frame[IP_OFFSET + 2 : IP_OFFSET + 4] = (label & 0xFFFF).to_bytes(2, "big")
+
+
+def flow_label(source_port: int) -> int:
+    """The IPv6 flow label of packets from a UDP source port.
+
+    It is the one from which Linux's drivers make that port, in their range from 0xC000 on
+    (rdma_flow_label_to_udp_sport, include/rdma/ib_verbs.h): a switch that hashes labels separates
+    the flows that one that hashes ports does.
+    """
+    return source_port & LABEL_BITS
+
+
+def is_marked(frame: bytes | bytearray, family: Family) -> bool:
+    """Whether a switch has marked a frame of that family: ECN's CE (RFC 3168 section 5)."""
+    return traffic_class(frame, family) & _CE == _CE
+
+
+def traffic_class(frame: bytes | bytearray, family: Family) -> int:
+    """IPv4's TOS or IPv6's traffic class of a frame: DSCP and ECN."""
+    if family is Family.IPV4:
+        return frame[IP_OFFSET + 1]
+    return frame[IP_OFFSET] << 4 & 0xF0 | frame[IP_OFFSET + 1] >> 4
+
+
+def hop_limit(frame: bytes | bytearray, family: Family) -> int:
+    """IPv4's TTL or IPv6's hop limit of a frame."""
+    return frame[IP_OFFSET + (8 if family is Family.IPV4 else 7)]
 
 
 class Opcode(IntEnum):
@@ -117,8 +176,17 @@ EXTENSION_BYTES = {
 }
 
 MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extension.IMM]
-MOST_HEADER_BYTES = PAYLOAD_OFFSET + MOST_EXTENSION_BYTES + ICRC_BYTES
-"""The bytes of the longest frame beside its payload."""
+
+
+def frame_overhead_bytes(family: Family) -> int:
+    """The bytes of a frame beside what follows its BTH: Ethernet, IP, UDP, BTH and ICRC."""
+    return OFFSETS[family].payload + ICRC_BYTES
+
+
+def most_header_bytes(family: Family) -> int:
+    """The bytes of the longest frame beside its payload."""
+    return frame_overhead_bytes(family) + MOST_EXTENSION_BYTES
+
 
 _EXTENSIONS: dict[int, tuple[Extension, ...]] = {
     Opcode.RC_SEND_LAST_WITH_IMM: (Extension.IMM,),

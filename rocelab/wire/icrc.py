@@ -10,16 +10,9 @@ from __future__ import annotations
 from struct import Struct
 from zlib import crc32
 
-from rocelab.wire.headers import (
-    BTH_BYTES,
-    BTH_OFFSET,
-    ICRC_BYTES,
-    IP_OFFSET,
-    UDP_BYTES,
-    bth_offset,
-)
+from rocelab.base.family import Family
+from rocelab.wire.headers import ICRC_BYTES, IP_OFFSET, OFFSETS, family_of
 
-_PSN_IN_BTH = 8
 _ABSENT_LRH = b"\xff" * 8
 _ICRC = Struct("<I")
 
@@ -31,54 +24,57 @@ def crc_before_psn(frame: bytes | bytearray) -> int:
     this state, in little-endian order. InfiniBand Architecture Specification, annex A17 (RoCEv2),
     section A17.3.3: ones in place of the LRH (8 bytes), IPv4's TOS, TTL and header checksum, IPv6's
     traffic class, flow label and hop limit, the UDP checksum, and the BTH's FECN, BECN and reserved
-    bits. Raises ValueError as `bth_offset` does.
+    bits. Raises ValueError as `family_of` does.
     """
-    return _crc_before_psn(frame, bth_offset(frame))
+    return _crc_before_psn(frame, family_of(frame))
 
 
 def icrc(frame: bytes | bytearray) -> bytes:
     """The four ICRC bytes of a frame, in wire order.
 
     The frame's last four bytes are the place of the ICRC and are not read. Raises ValueError as
-    `bth_offset` does.
+    `family_of` does.
     """
-    return _icrc(frame, bth_offset(frame), len(frame))
+    return _icrc(frame, family_of(frame), len(frame))
 
 
 def icrc_is_right(frame: bytes | bytearray) -> bool:
-    """Whether a NIC would take the frame: RoCEv2 in the sense of `bth_offset`, with the right ICRC.
+    """Whether a NIC would take the frame: RoCEv2 in the sense of `family_of`, with the right ICRC.
 
     Bytes after the IP packet (Ethernet's padding to 60) do not count.
     """
     try:
-        bth = bth_offset(frame)
+        family = family_of(frame)
     except ValueError:
         return False
-    if bth == BTH_OFFSET:
-        end = IP_OFFSET + int.from_bytes(frame[IP_OFFSET + 2 : IP_OFFSET + 4], "big")
-    else:
-        end = bth - UDP_BYTES + int.from_bytes(frame[IP_OFFSET + 4 : IP_OFFSET + 6], "big")
-    if not bth + BTH_BYTES + ICRC_BYTES <= end <= len(frame):
+    end = packet_end(frame, family)
+    if not OFFSETS[family].payload + ICRC_BYTES <= end <= len(frame):
         return False
-    return _icrc(frame, bth, end) == frame[end - ICRC_BYTES : end]
+    return _icrc(frame, family, end) == frame[end - ICRC_BYTES : end]
 
 
-def _crc_before_psn(frame: bytes | bytearray, bth: int) -> int:
-    ip = len(_ABSENT_LRH)
-    masked = bytearray(_ABSENT_LRH) + frame[IP_OFFSET : bth + _PSN_IN_BTH]
-    if bth == BTH_OFFSET:
+def packet_end(frame: bytes | bytearray | memoryview, family: Family) -> int:
+    """Where the IP packet of a frame of that family ends, as its header says."""
+    start, at = (IP_OFFSET, 2) if family is Family.IPV4 else (OFFSETS[family].udp, 4)
+    return start + int.from_bytes(frame[IP_OFFSET + at : IP_OFFSET + at + 2], "big")
+
+
+def _crc_before_psn(frame: bytes | bytearray, family: Family) -> int:
+    ip, offsets = len(_ABSENT_LRH), OFFSETS[family]
+    masked = bytearray(_ABSENT_LRH) + frame[IP_OFFSET : offsets.psn]
+    if family is Family.IPV4:
         masked[ip + 1] = masked[ip + 8] = 0xFF
         masked[ip + 10 : ip + 12] = b"\xff\xff"
     else:
         masked[ip] |= 0x0F
         masked[ip + 1 : ip + 4] = b"\xff\xff\xff"
         masked[ip + 7] = 0xFF
-    bth_in_masked = ip + bth - IP_OFFSET
-    masked[bth_in_masked - 2 : bth_in_masked] = b"\xff\xff"
-    masked[bth_in_masked + 4] = 0xFF
+    bth = ip + offsets.bth - IP_OFFSET
+    masked[bth - 2 : bth] = b"\xff\xff"
+    masked[bth + 4] = 0xFF
     return crc32(masked)
 
 
-def _icrc(frame: bytes | bytearray, bth: int, end: int) -> bytes:
-    covered = memoryview(frame)[bth + _PSN_IN_BTH : end - ICRC_BYTES]
-    return _ICRC.pack(crc32(covered, _crc_before_psn(frame, bth)))
+def _icrc(frame: bytes | bytearray, family: Family, end: int) -> bytes:
+    covered = memoryview(frame)[OFFSETS[family].psn : end - ICRC_BYTES]
+    return _ICRC.pack(crc32(covered, _crc_before_psn(frame, family)))

@@ -6,25 +6,15 @@ import struct
 from typing import NamedTuple
 
 from rocelab.wire.headers import (
-    BTH_OFFSET,
     ICRC_BYTES,
-    IP_OFFSET,
-    PAYLOAD_OFFSET,
-    PSN_OFFSET,
+    OFFSETS,
     ROCE_PORT,
-    UDP_OFFSET,
     Opcode,
-    bth_offset,
+    family_of,
+    hop_limit,
 )
-from rocelab.wire.icrc import icrc
-from rocelab.wire.probe import HEADER_END, MAGIC, PROBE_HEADER
-
-
-def _is_ipv4(frame: bytes) -> bool:
-    try:
-        return bth_offset(frame) == BTH_OFFSET
-    except ValueError:
-        return False
+from rocelab.wire.icrc import icrc, packet_end
+from rocelab.wire.probe import MAGIC, PROBE_HEADER
 
 
 class Probe(NamedTuple):
@@ -44,15 +34,18 @@ def parse_probe(frame: bytes) -> Probe | None:
 
     A NIC drops a packet of wrong ICRC too, so a damaged probe counts as a lost one.
     """
-    if not _is_ipv4(frame) or len(frame) < HEADER_END + ICRC_BYTES:
+    try:
+        family = family_of(frame)
+    except ValueError:
         return None
-    total_bytes = int.from_bytes(frame[16:18], "big")
-    frame = frame[: IP_OFFSET + total_bytes]
-    if len(frame) < max(HEADER_END + ICRC_BYTES, IP_OFFSET + total_bytes):
+    offsets, end = OFFSETS[family], packet_end(frame, family)
+    least = offsets.payload + PROBE_HEADER.size + ICRC_BYTES
+    if not least <= end <= len(frame):
         return None
-    sport, dport = struct.unpack_from("!HH", frame, UDP_OFFSET)
-    magic, flow, sequence, send_ns = PROBE_HEADER.unpack_from(frame, PAYLOAD_OFFSET)
-    if dport != ROCE_PORT or frame[BTH_OFFSET] != Opcode.RC_SEND_ONLY or magic != MAGIC:
+    frame = frame[:end]
+    sport, dport = struct.unpack_from("!HH", frame, offsets.udp)
+    magic, flow, sequence, send_ns = PROBE_HEADER.unpack_from(frame, offsets.payload)
+    if dport != ROCE_PORT or frame[offsets.bth] != Opcode.RC_SEND_ONLY or magic != MAGIC:
         return None
     if icrc(frame) != frame[-ICRC_BYTES:]:
         return None
@@ -60,8 +53,8 @@ def parse_probe(frame: bytes) -> Probe | None:
         flow=flow,
         sequence=sequence,
         send_ns=send_ns,
-        psn=int.from_bytes(frame[PSN_OFFSET + 1 : PAYLOAD_OFFSET], "big"),
-        dest_qp=int.from_bytes(frame[BTH_OFFSET + 5 : PSN_OFFSET], "big"),
+        psn=int.from_bytes(frame[offsets.psn + 1 : offsets.payload], "big"),
+        dest_qp=int.from_bytes(frame[offsets.bth + 5 : offsets.psn], "big"),
         sport=sport,
-        ttl=frame[IP_OFFSET + 8],
+        ttl=hop_limit(frame, family),
     )

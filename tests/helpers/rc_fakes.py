@@ -12,36 +12,44 @@ from rocelab.agent.nic import BATCH, AgentNic
 from rocelab.agent.rc.frames import ip_checksum
 from rocelab.agent.rc.queue_pair import QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
+from rocelab.base.family import Family
 from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce import Envelope, roce_frame
-from rocelab.wire.headers import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
-from tests.helpers.roce_packets import ENVELOPE_4
+from rocelab.wire.headers import IP_OFFSET, OFFSETS, UDP_OFFSET, Opcode, family_of
+from tests.helpers.roce_packets import ENVELOPE_4, ENVELOPE_6
 
 MS = 10**6
 SLOT_BYTES = 8192
 DATA_TOS = 26 << 2 | 0b10
 ACK_TOS = 46 << 2 | 0b10
 CNP_TOS = 48 << 2 | 0b10
-ENDPOINTS = Endpoints(
-    source="srv1-1",
-    interface="rtsw1",
-    destination="srv2-1",
-    source_mac="02:00:00:00:00:01",
-    next_hop_mac="06:00:00:00:00:01",
-    source_ip="198.18.0.1",
-    destination_ip="198.18.4.2",
-    mtu=9000,
-)
+ENVELOPES = {Family.IPV4: ENVELOPE_4, Family.IPV6: ENVELOPE_6}
+ENDPOINTS = {
+    family: Endpoints(
+        source="srv1-1",
+        interface="rtsw1",
+        destination="srv2-1",
+        source_mac=ends.source_mac,
+        next_hop_mac=ends.next_hop_mac,
+        source_ip=ends.source_ip,
+        destination_ip=ends.destination_ip,
+        mtu=9000,
+    )
+    for family, ends in ENVELOPES.items()
+}
 
 
-def envelope(dest_qp: int = ENVELOPE_4.dest_qp, tos: int = DATA_TOS) -> Envelope:
-    return replace(ENVELOPE_4, dest_qp=dest_qp, dscp=tos >> 2, ecn=tos & 0b11)
+def envelope(
+    dest_qp: int = ENVELOPE_4.dest_qp, tos: int = DATA_TOS, family: Family = Family.IPV4
+) -> Envelope:
+    return replace(ENVELOPES[family], dest_qp=dest_qp, dscp=tos >> 2, ecn=tos & 0b11)
 
 
 @cache
-def header(dest_qp: int = ENVELOPE_4.dest_qp) -> bytes:
+def header(dest_qp: int = ENVELOPE_4.dest_qp, family: Family = Family.IPV4) -> bytes:
     """The header of a queue pair's frames, as sessions make it."""
-    return roce_frame(envelope(dest_qp), Opcode.RC_SEND_MIDDLE, psn=0)[:PAYLOAD_OFFSET]
+    frame = roce_frame(envelope(dest_qp, family=family), Opcode.RC_SEND_MIDDLE, psn=0)
+    return frame[: OFFSETS[family].payload]
 
 
 def requester_settings(**changes: int) -> RequesterSettings:
@@ -111,6 +119,9 @@ class FakeRing:
 def marked(frame: bytes) -> bytes:
     """The frame as a congested switch forwards it: with CE and the right IP checksum."""
     data = bytearray(frame)
+    if family_of(frame) is Family.IPV6:
+        data[IP_OFFSET + 1] |= 0b11 << 4
+        return bytes(data)
     data[IP_OFFSET + 1] |= 0b11
     data[IP_OFFSET + 10 : IP_OFFSET + 12] = b"\0\0"
     checksum = ip_checksum(data[IP_OFFSET:UDP_OFFSET])

@@ -47,7 +47,7 @@ def counted(lab: RunningLab, specs: Sequence[JobSpec]) -> tuple[tuple[JobReport,
     """Data packets of jobs at once, by link and sender, by sockets of the ports' own kernels."""
     with (
         opened_namespaces(lab, lab.fabric.nodes) as netns_of,
-        Taps(lab.fabric, netns_of, lab.fabric.links, data_filter()) as taps,
+        Taps(lab.fabric, netns_of, lab.fabric.links, data_filter(lab.fabric.family)) as taps,
     ):
         reports = run_jobs(lab, specs).reports
         return reports, taps.read()

@@ -1,8 +1,8 @@
 """Frames of a queue pair in a microsecond each: built once per kind, stamped per packet.
 
 From one header frame with a queue pair's addresses (`rocelab.traffic.roce` builds it) and the kind
-of packet it makes complete RoCEv2 frames over IPv4 with PSN, extended headers and ICRC, byte for
-byte as `rocelab.traffic.roce` builds them. Standard library only.
+of packet it makes complete RoCEv2 frames with PSN, extended headers and ICRC, byte for byte as
+`rocelab.traffic.roce` builds them. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 from struct import Struct, pack_into
 from zlib import crc32
 
+from rocelab.base.family import Family
 from rocelab.wire.headers import (
-    BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
-    PAYLOAD_OFFSET,
+    OFFSETS,
     PSN_MASK,
-    PSN_OFFSET,
-    UDP_OFFSET,
-    bth_offset,
     extension_bytes,
+    family_of,
 )
 from rocelab.wire.icrc import crc_before_psn
 
@@ -33,7 +31,7 @@ _ICRC = Struct("<I")
 class Template:
     """One kind of packet of one queue pair. `data` is the frame as last stamped."""
 
-    __slots__ = ("_covered", "_crc", "_icrc_offset", "data")
+    __slots__ = ("_covered", "_crc", "_icrc_offset", "_payload_offset", "_psn_offset", "data")
 
     def __init__(
         self,
@@ -44,26 +42,34 @@ class Template:
         tos: int,
         becn: bool = False,
     ) -> None:
-        """`header` is Ethernet, IPv4, UDP and BTH with the queue pair's addresses and destination
-        QP; `payload_bytes` are zeros, padded to four. Raises ValueError for any other `header`.
+        """`header` is Ethernet, IP, UDP and BTH with the queue pair's addresses and destination QP;
+        `tos` is the traffic class of IPv6; `payload_bytes` are zeros, padded to four. Raises
+        ValueError for any other `header`.
         """
+        family = family_of(header + bytes(ICRC_BYTES))
+        offsets = OFFSETS[family]
         pad = -payload_bytes % 4
-        length = PAYLOAD_OFFSET + extension_bytes(opcode) + payload_bytes + pad + ICRC_BYTES
-        data = bytearray(header[:PAYLOAD_OFFSET].ljust(length, b"\0"))
-        if len(header) < PAYLOAD_OFFSET or bth_offset(data) != BTH_OFFSET:
-            raise ValueError("the header is not Ethernet, IPv4 without options, UDP and BTH")
-        data[IP_OFFSET + 1] = tos
-        pack_into("!H", data, IP_OFFSET + 2, length - IP_OFFSET)
-        pack_into("!H", data, IP_OFFSET + 10, 0)
-        pack_into("!H", data, IP_OFFSET + 10, ip_checksum(data[IP_OFFSET:UDP_OFFSET]))
-        pack_into("!H", data, UDP_OFFSET + 4, length - UDP_OFFSET)
-        data[BTH_OFFSET] = opcode
+        length = offsets.payload + extension_bytes(opcode) + payload_bytes + pad + ICRC_BYTES
+        data = bytearray(header[: offsets.payload].ljust(length, b"\0"))
+        if family is Family.IPV4:
+            data[IP_OFFSET + 1] = tos
+            pack_into("!H", data, IP_OFFSET + 2, length - IP_OFFSET)
+            pack_into("!H", data, IP_OFFSET + 10, 0)
+            pack_into("!H", data, IP_OFFSET + 10, ip_checksum(data[IP_OFFSET : offsets.udp]))
+        else:
+            data[IP_OFFSET] = data[IP_OFFSET] & 0xF0 | tos >> 4
+            data[IP_OFFSET + 1] = data[IP_OFFSET + 1] & 0x0F | tos << 4 & 0xF0
+            pack_into("!H", data, IP_OFFSET + 4, length - offsets.udp)
+        pack_into("!H", data, offsets.udp + 4, length - offsets.udp)
+        bth = offsets.bth
+        data[bth] = opcode
         # A CNP has no migration state (annex A17.9.3); other packets keep the header's.
-        data[BTH_OFFSET + 1] = 0 if becn else data[BTH_OFFSET + 1] & 0b11001111 | pad << 4
-        data[BTH_OFFSET + 4] = becn << 6
+        data[bth + 1] = 0 if becn else data[bth + 1] & 0b11001111 | pad << 4
+        data[bth + 4] = becn << 6
         self.data = data
+        self._psn_offset, self._payload_offset = offsets.psn, offsets.payload
         self._icrc_offset = length - ICRC_BYTES
-        self._covered = memoryview(data)[PSN_OFFSET : self._icrc_offset]
+        self._covered = memoryview(data)[offsets.psn : self._icrc_offset]
         self._crc = crc_before_psn(data)
 
     def readdress(self, macs: bytes) -> None:
@@ -76,9 +82,10 @@ class Template:
         Valid until the next call.
         """
         data = self.data
-        _PSN.pack_into(data, PSN_OFFSET, psn_word)
+        _PSN.pack_into(data, self._psn_offset, psn_word)
         if extension:
-            data[PAYLOAD_OFFSET : PAYLOAD_OFFSET + len(extension)] = extension
+            start = self._payload_offset
+            data[start : start + len(extension)] = extension
         _ICRC.pack_into(data, self._icrc_offset, crc32(self._covered, self._crc))
         return data
 

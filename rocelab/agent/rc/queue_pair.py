@@ -27,9 +27,9 @@ class QueuePairSettings:
 
     requester: RequesterSettings
     ack_tos: int
-    """The IPv4 TOS byte of ACKs and NAKs, and of CNPs."""
+    """The TOS byte of IPv4, or the traffic class of IPv6, of ACKs and NAKs."""
     cnp_tos: int
-    """The IPv4 TOS byte of ACKs and NAKs, and of CNPs."""
+    """That of CNPs."""
     dcqcn: DcqcnParameters | None
     """None for off."""
     out_of_order: bool = False

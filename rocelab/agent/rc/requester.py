@@ -98,7 +98,7 @@ class Requester:
     )
 
     def __init__(self, header: bytes, settings: RequesterSettings, first_psn: int = 0) -> None:
-        """`header` as of `Template`. Raises ValueError if it is no RoCEv2 header over IPv4."""
+        """`header` as of `Template`. Raises ValueError if it is no RoCEv2 header."""
         self._header = header
         self.settings = settings
         self._templates: dict[tuple[int, int], Template] = {}

@@ -155,7 +155,7 @@ def _run(lab: RunningLab, cell: ComparisonCell, plans: Sequence[JobPlan]) -> Com
     fabric = lab.fabric
     with (
         opened_namespaces(lab, fabric.switches) as netns_of,
-        Taps(fabric, netns_of, fabric.trunks, data_filter()) as taps,
+        Taps(fabric, netns_of, fabric.trunks, data_filter(fabric.family)) as taps,
     ):
         (report,) = run_planned(lab, plans).reports
         packets = taps.read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rocelab.agent.demux import MAX_KINDS, SECOND_NS, Demux
 from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.base.family import Family
 from rocelab.traffic.roce import (
     Acknowledgement,
     Header,
@@ -19,17 +20,16 @@ from rocelab.traffic.roce import (
     roce_frame,
 )
 from rocelab.wire.headers import (
-    BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
+    OFFSETS,
     PAYLOAD_OFFSET,
     PSN_OFFSET,
-    UDP_OFFSET,
     NakCode,
     Opcode,
     Syndrome,
 )
-from rocelab.wire.icrc import icrc
+from rocelab.wire.icrc import icrc, icrc_is_right
 from rocelab.wire.probe import MIN_PAYLOAD_BYTES
 from tests.helpers.rc_fakes import (
     ACK_TOS,
@@ -54,14 +54,15 @@ LONGEST = RemoteMemory(0, 1, 1024)
 class Server:
     """A demux over a ring, with one queue pair, and its calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, family: Family = Family.IPV4) -> None:
         self.outlet = FakeOutlet()
-        self.pair = QueuePair(OWN, nic(self.outlet), header(REMOTE), pair_settings(), 1e9)
+        self.pair = QueuePair(OWN, nic(self.outlet), header(REMOTE, family), pair_settings(), 1e9)
         self.ring = FakeRing()
         self.messages: list[tuple[int, int, int]] = []
         self.over: list[tuple[int, int]] = []
         self.demux = Demux(
             self.ring,  # type: ignore[arg-type]
+            family,
             {OWN: self.pair},
             lambda pair, imm, size, now_ns: self.messages.append((imm, size, now_ns)),
             lambda pair, imm, now_ns: self.over.append((imm, now_ns)),
@@ -84,17 +85,29 @@ class Server:
 
 
 def data(
-    opcode: Opcode, *headers: Header, psn: int, size: int = 1024, asks: bool = False, qp: int = OWN
+    opcode: Opcode,
+    *headers: Header,
+    psn: int,
+    size: int = 1024,
+    asks: bool = False,
+    qp: int = OWN,
+    family: Family = Family.IPV4,
 ) -> bytes:
-    return roce_frame(
-        envelope(qp), opcode, *headers, psn=psn, payload=bytes(size), ack_request=asks
-    )
+    ends = envelope(qp, family=family)
+    return roce_frame(ends, opcode, *headers, psn=psn, payload=bytes(size), ack_request=asks)
 
 
 @cache
-def only(psn: int = 0, size: int = 1024, asks: bool = False, qp: int = OWN) -> bytes:
+def only(
+    psn: int = 0,
+    size: int = 1024,
+    asks: bool = False,
+    qp: int = OWN,
+    family: Family = Family.IPV4,
+) -> bytes:
     opcode = Opcode.RC_WRITE_ONLY_WITH_IMM
-    return data(opcode, LONGEST, Immediate(IMM), psn=psn, size=size, asks=asks, qp=qp)
+    ends = (LONGEST, Immediate(IMM))
+    return data(opcode, *ends, psn=psn, size=size, asks=asks, qp=qp, family=family)
 
 
 def acknowledgement(psn: int, syndrome: Syndrome) -> bytes:
@@ -104,7 +117,12 @@ def acknowledgement(psn: int, syndrome: Syndrome) -> bytes:
 
 def probe(flow: int = 4, sequence: int = 9, dest_qp: int = 77, **changes: int) -> bytes:
     return probe_frame(
-        ENDPOINTS, sport=0xC000, dest_qp=dest_qp, flow=flow, sequence=sequence, **changes
+        ENDPOINTS[Family.IPV4],
+        sport=0xC000,
+        dest_qp=dest_qp,
+        flow=flow,
+        sequence=sequence,
+        **changes,
     )
 
 
@@ -146,6 +164,35 @@ def test_all_that_came_together_gets_one_acknowledgement() -> None:
         )
     ]
     assert server.answers() == []
+
+
+def test_packets_over_ipv6_are_taken_answered_and_told_like_those_over_ipv4() -> None:
+    family = Family.IPV6
+    server = Server(family)
+    ends = partial(envelope, family=family)
+    aeth = Acknowledgement(Syndrome.ack(), 1)
+    server.take(
+        marked(only(asks=True, size=1001, family=family)),
+        cnp_frame(ends(OWN, CNP_TOS)),
+        probe_frame(ENDPOINTS[family], sport=0xC000, dest_qp=77, flow=4, ttl=61),
+        now_ns=3,
+    )
+    assert server.messages == [(IMM, 1001, 3)]
+    assert (server.pair.responder.counters.ce, server.pair.cnps_received) == (1, 1)
+    assert (server.demux.probes.flow.tolist(), server.demux.probes.ttl.tolist()) == ([4], [61])
+    # A notification for the mark, and the acknowledgement.
+    assert server.answers() == [
+        cnp_frame(ends(REMOTE, CNP_TOS)) for _ in range(server.pair.responder.counters.cnps)
+    ] + [roce_frame(ends(REMOTE, ACK_TOS), Opcode.RC_ACKNOWLEDGE, aeth, psn=0)]
+    server.pair.post(1024, 7)
+    server.pair.nic.send(0)
+    server.pair.nic.send(MS)
+    (message,) = server.answers()
+    assert icrc_is_right(message)
+    server.take(roce_frame(ends(OWN, ACK_TOS), Opcode.RC_ACKNOWLEDGE, aeth, psn=0), now_ns=7)
+    assert (server.over, server.dropped) == ([(7, 7)], (0, 0))
+    server.take(only(psn=1), probe())
+    assert server.dropped == (2, 0), "the other family"
 
 
 def test_a_gap_gets_a_nak() -> None:
@@ -219,32 +266,36 @@ def test_a_packet_too_short_for_its_headers_is_dropped() -> None:
     assert (server.dropped, server.messages) == ((0, 1), [])
 
 
-# What the ICRC does not cover: the Ethernet header, TOS, TTL and both checksums, and the BTH's
-# FECN, BECN and reserved bits.
-_OPEN = {
-    *range(IP_OFFSET),
-    IP_OFFSET + 1,
-    IP_OFFSET + 8,
-    IP_OFFSET + 10,
-    IP_OFFSET + 11,
-    UDP_OFFSET + 6,
-    UDP_OFFSET + 7,
-    BTH_OFFSET + 4,
+def _bits(*names: int) -> set[int]:
+    return {8 * byte + bit for byte in names for bit in range(8)}
+
+
+# What the ICRC does not cover: the Ethernet header, TOS, TTL and both checksums of IPv4, traffic
+# class, flow label and hop limit of IPv6, and the BTH's FECN, BECN and reserved bits.
+_OPEN_IP = {
+    Family.IPV4: _bits(*(IP_OFFSET + byte for byte in (1, 8, 10, 11))),
+    # The version's four bits are the upper ones.
+    Family.IPV6: _bits(*(IP_OFFSET + byte for byte in (1, 2, 3, 7)))
+    | {8 * IP_OFFSET + bit for bit in range(4)},
 }
-_COVERED_BITS = [
-    8 * byte + bit for byte in range(len(only(size=30))) if byte not in _OPEN for bit in range(8)
-]
 
 
+def covered_bits(frame: bytes, family: Family) -> list[int]:
+    udp, bth = OFFSETS[family].udp, OFFSETS[family].bth
+    is_open = _OPEN_IP[family] | _bits(*range(IP_OFFSET), udp + 6, udp + 7, bth + 4)
+    return sorted(_bits(*range(len(frame))) - is_open)
+
+
+@pytest.mark.parametrize("family", Family)
 @pytest.mark.parametrize("learned_before", [False, True])
 def test_a_flipped_bit_anywhere_covered_is_an_icrc_error_and_delivers_nothing(
-    learned_before: bool,
+    learned_before: bool, family: Family
 ) -> None:
-    intact = only(psn=learned_before, size=30)
-    for bit in _COVERED_BITS:
-        server = Server()
+    intact = only(psn=learned_before, size=30, family=family)
+    for bit in covered_bits(intact, family):
+        server = Server(family)
         if learned_before:
-            server.take(only(size=30))
+            server.take(only(size=30, family=family))
         before = (list(server.messages), server.pair.responder.counters.packets)
         damaged = bytearray(intact)
         damaged[bit // 8] ^= 1 << bit % 8

@@ -11,6 +11,7 @@ from rocelab.agent.demux import Demux
 from rocelab.agent.endpoint import Endpoint
 from rocelab.agent.nic import NEVER_NS, FrameOutlet
 from rocelab.agent.rc.responder import NAK_SEQUENCE
+from rocelab.base.family import Family
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
 from rocelab.labfile.model import LabSpec
@@ -54,6 +55,7 @@ class Servers:
             self.endpoints[server] = endpoint
             self.demuxes[server] = Demux(
                 self.rings[server],  # type: ignore[arg-type]
+                Family.IPV4,
                 endpoint.queue_pairs,
                 endpoint.on_message,
                 endpoint.on_over,

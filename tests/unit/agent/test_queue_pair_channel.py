@@ -20,6 +20,7 @@ from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.requester import Requester
 from rocelab.agent.rc.responder import Responder
+from rocelab.base.family import Family
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.wire.headers import PSN_MASK
 from tests.helpers.rc_fakes import (
@@ -80,6 +81,7 @@ class Side:
         self.posted: list[Message] = []
         self.demux = Demux(
             self.ring,  # type: ignore[arg-type]
+            Family.IPV4,
             {local: self.pair},
             lambda pair, imm, size, now_ns: self.delivered.append((imm, size)),
             lambda pair, imm, now_ns: self.over.append(imm),

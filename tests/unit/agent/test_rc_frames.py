@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rocelab.agent.rc.frames import ACK_REQUEST, Template, unwrapped
 from rocelab.agent.rc.requester import REMOTE_KEY
+from rocelab.base.family import Family
 from rocelab.traffic.roce import (
     Acknowledgement,
     Header,
@@ -18,8 +19,9 @@ from rocelab.traffic.roce import (
 from rocelab.wire.headers import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
 from rocelab.wire.icrc import icrc_is_right
 from tests.helpers.rc_fakes import ACK_TOS, CNP_TOS, DATA_TOS, envelope, header
-from tests.helpers.roce_packets import ENVELOPE_6, cnp_frame
+from tests.helpers.roce_packets import cnp_frame
 
+in_each_family = pytest.mark.parametrize("family", Family)
 PSNS = [0, 1, 0x800000, PSN_MASK - 1, PSN_MASK]
 IMM = 0xC0FFEE42
 
@@ -39,14 +41,17 @@ EXTENSIONS[Opcode.RC_WRITE_ONLY_WITH_IMM] = (
 )
 
 
+@in_each_family
 @pytest.mark.parametrize("opcode", KINDS)
 @pytest.mark.parametrize("payload_bytes", [0, 1, 2, 3, 4, 5, 1021, 1022, 1023, 1024, 4096])
 @pytest.mark.parametrize("asks", [False, True])
-def test_a_data_packet_is_what_scapy_builds(opcode: Opcode, payload_bytes: int, asks: bool) -> None:
-    template = Template(header(), opcode, payload_bytes, tos=DATA_TOS)
+def test_a_data_packet_is_what_scapy_builds(
+    opcode: Opcode, payload_bytes: int, asks: bool, family: Family
+) -> None:
+    template = Template(header(family=family), opcode, payload_bytes, tos=DATA_TOS)
     for psn in PSNS:
         expected = roce_frame(
-            envelope(),
+            envelope(family=family),
             opcode,
             *KINDS[opcode],
             psn=psn,
@@ -57,24 +62,29 @@ def test_a_data_packet_is_what_scapy_builds(opcode: Opcode, payload_bytes: int, 
         assert template.stamp(word, EXTENSIONS[opcode]) == expected
 
 
+@in_each_family
 @pytest.mark.parametrize("psn", PSNS)
 @pytest.mark.parametrize(
     "syndrome", [Syndrome.ack(), Syndrome.nak(NakCode.PSN_SEQUENCE_ERROR)], ids=["ACK", "NAK"]
 )
-def test_an_acknowledgement_is_what_scapy_builds(psn: int, syndrome: Syndrome) -> None:
-    template = Template(header(), Opcode.RC_ACKNOWLEDGE, 0, tos=ACK_TOS)
+def test_an_acknowledgement_is_what_scapy_builds(
+    psn: int, syndrome: Syndrome, family: Family
+) -> None:
+    template = Template(header(family=family), Opcode.RC_ACKNOWLEDGE, 0, tos=ACK_TOS)
     aeth = bytes([syndrome.byte]) + (0xFEDCBA).to_bytes(3, "big")
     assert template.stamp(psn, aeth) == roce_frame(
-        envelope(tos=ACK_TOS),
+        envelope(tos=ACK_TOS, family=family),
         Opcode.RC_ACKNOWLEDGE,
         Acknowledgement(syndrome, 0xFEDCBA),
         psn=psn,
     )
 
 
-def test_a_notification_is_what_scapy_builds() -> None:
-    template = Template(header(), Opcode.CNP, CNP_PAYLOAD_BYTES, tos=CNP_TOS, becn=True)
-    assert template.stamp(0) == cnp_frame(envelope(tos=CNP_TOS))
+@in_each_family
+def test_a_notification_is_what_scapy_builds(family: Family) -> None:
+    ends = header(family=family)
+    template = Template(ends, Opcode.CNP, CNP_PAYLOAD_BYTES, tos=CNP_TOS, becn=True)
+    assert template.stamp(0) == cnp_frame(envelope(tos=CNP_TOS, family=family))
 
 
 @given(
@@ -95,16 +105,12 @@ def test_a_template_stamps_nothing_of_the_packet_before(
     assert icrc_is_right(last)
 
 
-@pytest.mark.parametrize("cut", [0, 13, 53])
-def test_half_a_header_is_refused(cut: int) -> None:
+@pytest.mark.parametrize(
+    ("family", "cut"), [(Family.IPV4, 0), (Family.IPV4, 13), (Family.IPV4, 53), (Family.IPV6, 73)]
+)
+def test_half_a_header_is_refused(family: Family, cut: int) -> None:
     with pytest.raises(ValueError, match="IPv4"):
-        Template(header()[:cut], Opcode.RC_WRITE_MIDDLE, 1024, tos=0)
-
-
-def test_a_header_over_ipv6_is_refused() -> None:
-    frame = roce_frame(ENVELOPE_6, Opcode.RC_SEND_MIDDLE, psn=0, payload=bytes(64))
-    with pytest.raises(ValueError, match="IPv4"):
-        Template(frame, Opcode.RC_WRITE_MIDDLE, 1024, tos=0)
+        Template(header(family=family)[:cut], Opcode.RC_WRITE_MIDDLE, 1024, tos=0)
 
 
 @given(near=st.integers(0, 2**40), away=st.integers(-(2**23), 2**23 - 1))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scapy.layers.inet import ICMP, IP
+from scapy.layers.inet6 import ICMPv6EchoReply, IPv6
 from scapy.layers.l2 import Ether
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.lab.lab import Lab
 from rocelab.traffic.reachability import (
     MOST_PAIRS,
@@ -67,7 +71,7 @@ def test_a_nic_is_called_by_its_number_only_where_there_are_several() -> None:
 
 def test_a_frame_is_an_echo_reply_with_right_checksums_and_is_read_back() -> None:
     nics = nics_of(Lab.planned("rail-small").fabric)
-    frames = Frames(nics, TAG)
+    frames = Frames(nics, TAG, Family.IPV4)
     for pair in pairs_of(nics):
         frame = frames.build(pair, nics[pair[0]].links[0])
         seen = Ether(frame)
@@ -78,8 +82,27 @@ def test_a_frame_is_an_echo_reply_with_right_checksums_and_is_read_back() -> Non
         assert (seen[IP].src, seen[IP].dst) == (nics[pair[0]].ip, nics[pair[1]].ip)
         assert seen[ICMP].type == 0
         assert seen.dst == nics[pair[0]].links[0].b.mac
-        assert frames.read(frame[14:]) == pair
-        assert Frames(nics, TAG + 1).read(frame[14:]) is None
+        assert frames.read(frame[14:], seen[IP].src) == pair
+        assert frames.read(frame[14:], seen[IP].dst) is None
+        assert Frames(nics, TAG + 1, Family.IPV4).read(frame[14:], seen[IP].src) is None
+
+
+def test_a_frame_over_ipv6_is_an_echo_reply_with_a_right_checksum_and_is_read_back() -> None:
+    nics = [
+        replace(nic, ip=f"2001:db8::{number:x}")
+        for number, nic in enumerate(nics_of(Lab.planned("rail-small").fabric), start=1)
+    ]
+    frames = Frames(nics, TAG, Family.IPV6)
+    for pair in pairs_of(nics):
+        frame = frames.build(pair, nics[pair[0]].links[0])
+        seen = Ether(frame)
+        reply = seen[ICMPv6EchoReply]
+        checksum = reply.cksum
+        del reply.cksum
+        assert Ether(seen.build())[ICMPv6EchoReply].cksum == checksum
+        assert (seen[IPv6].src, seen[IPv6].dst) == (nics[pair[0]].ip, nics[pair[1]].ip)
+        assert frames.read(frame[54:], seen[IPv6].src) == pair
+        assert Frames(nics, TAG + 1, Family.IPV6).read(frame[54:], seen[IPv6].src) is None
 
 
 def test_a_nic_that_nothing_reaches_is_one_row() -> None:

@@ -18,17 +18,24 @@ from tests.helpers.roce_packets import CONNECTX_4_LX_CNP
 
 OCTETS = st.integers(0, 255)
 MACS = st.lists(OCTETS, min_size=6, max_size=6).map(lambda o: ":".join(f"{x:02x}" for x in o))
-ADDRESSES = st.lists(OCTETS, min_size=4, max_size=4).map(lambda o: ".".join(map(str, o)))
-ENDPOINTS = st.builds(
-    Endpoints,
-    source=st.just("srv1-1"),
-    interface=st.just("rtsw1"),
-    destination=st.just("srv2-1"),
-    source_mac=MACS,
-    next_hop_mac=MACS,
-    source_ip=ADDRESSES,
-    destination_ip=ADDRESSES,
-    mtu=st.just(9000),
+
+
+def endpoints_of(addresses: st.SearchStrategy[str]) -> st.SearchStrategy[Endpoints]:
+    return st.builds(
+        Endpoints,
+        source=st.just("srv1-1"),
+        interface=st.just("rtsw1"),
+        destination=st.just("srv2-1"),
+        source_mac=MACS,
+        next_hop_mac=MACS,
+        source_ip=addresses,
+        destination_ip=addresses,
+        mtu=st.just(9000),
+    )
+
+
+ENDPOINTS = endpoints_of(st.ip_addresses(v=4).map(str)) | endpoints_of(
+    st.ip_addresses(v=6).map(str)
 )
 SPORTS = st.integers(1, 2**16 - 1)
 QPS = st.integers(0, 2**24 - 1)
@@ -169,9 +176,9 @@ def test_a_payload_too_small_for_a_probe_is_refused() -> None:
         probe_frame(NICS, sport=1, dest_qp=1, payload_bytes=23)
 
 
-def test_a_frame_over_ipv6_is_no_probe() -> None:
-    ipv6 = bytearray(probe_frame(NICS, sport=1, dest_qp=1))
-    ipv6[12:14] = b"\x86\xdd"
-    assert parse_probe(bytes(ipv6)) is None
-    with pytest.raises(ValueError, match="not a probe"):
-        ProbeStamper(bytes(ipv6))
+def test_a_frame_of_another_family_than_its_header_is_no_probe() -> None:
+    mixed = bytearray(probe_frame(NICS, sport=1, dest_qp=1))
+    mixed[12:14] = b"\x86\xdd"
+    assert parse_probe(bytes(mixed)) is None
+    with pytest.raises(ValueError, match="not an Ethernet frame"):
+        ProbeStamper(bytes(mixed))

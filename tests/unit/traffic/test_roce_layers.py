@@ -27,14 +27,15 @@ from rocelab.traffic.roce import (
 )
 from rocelab.wire.headers import (
     ICRC_BYTES,
+    OFFSETS,
     Extension,
     NakCode,
     Opcode,
     Syndrome,
     SyndromeKind,
-    bth_offset,
     extension_bytes,
     extensions,
+    family_of,
     has_imm,
     has_payload,
     is_last,
@@ -134,7 +135,11 @@ def test_dissecting_a_built_frame_gives_back_what_went_in(
     assert dissected_headers(packet) == headers
     assert dissected_payload(packet) == payload
     assert len(frame) == (
-        bth_offset(frame) + 12 + extension_bytes(opcode) + (len(payload) + 3) // 4 * 4 + ICRC_BYTES
+        OFFSETS[family_of(frame)].bth
+        + 12
+        + extension_bytes(opcode)
+        + (len(payload) + 3) // 4 * 4
+        + ICRC_BYTES
     )
 
 
@@ -166,7 +171,7 @@ def test_every_byte_of_a_write_with_immediate_is_where_the_specification_puts_it
     envelope: Envelope,
 ) -> None:
     frame = example_frame(envelope, Opcode.RC_WRITE_ONLY_WITH_IMM)
-    assert frame[bth_offset(frame) : -4].hex(" ", 4) == (
+    assert frame[OFFSETS[family_of(frame)].bth : -4].hex(" ", 4) == (
         "0b50ffff 00123456 80abcdef "
         "01234567 89abcdef 89abcdef 00010005 "
         "c0ffee42 "
@@ -180,10 +185,12 @@ def test_every_byte_of_an_atomic_operation_and_its_answer_is_where_it_belongs(
 ) -> None:
     request = example_frame(envelope, Opcode.RC_COMPARE_SWAP)
     answer = example_frame(envelope, Opcode.RC_ATOMIC_ACKNOWLEDGE)
-    assert request[bth_offset(request) + 12 : -4].hex(" ", 4) == (
+    assert request[OFFSETS[family_of(request)].bth + 12 : -4].hex(" ", 4) == (
         "11223344 55667788 99aabbcc 00776655 44332211 00000000 00000042"
     )
-    assert answer[bth_offset(answer) + 12 : -4].hex(" ", 4) == "62fedcba 88776655 44332211"
+    assert (
+        answer[OFFSETS[family_of(answer)].bth + 12 : -4].hex(" ", 4) == "62fedcba 88776655 44332211"
+    )
 
 
 def test_the_ack_of_a_connectx_is_rebuilt_from_its_fields() -> None:

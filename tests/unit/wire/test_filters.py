@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from rocelab.base.family import Family
 from rocelab.linux.ring import slot_bytes
 from rocelab.traffic.roce import probe_frame, roce_frame
 from rocelab.wire.filters import (
@@ -18,12 +19,17 @@ from rocelab.wire.filters import (
     queue_pair_filter,
     roce_filter,
 )
-from rocelab.wire.headers import BTH_OFFSET, IP_OFFSET, UDP_OFFSET, Opcode
-from tests.helpers.rc_fakes import ENDPOINTS, envelope
-from tests.helpers.roce_packets import CAPTURES, ENVELOPE_6
+from rocelab.wire.headers import IP_OFFSET, OFFSETS, Opcode
+from tests.helpers.rc_fakes import ENDPOINTS
+from tests.helpers.roce_packets import CAPTURES, ENVELOPE_4, ENVELOPE_6
 
-PROBE = probe_frame(ENDPOINTS, sport=0xC000, dest_qp=2)
-DATA = roce_frame(envelope(), Opcode.RC_WRITE_MIDDLE, psn=0, payload=bytes(64))
+ENVELOPES = {Family.IPV4: ENVELOPE_4, Family.IPV6: ENVELOPE_6}
+PROBES = {family: probe_frame(ENDPOINTS[family], sport=0xC000, dest_qp=2) for family in Family}
+DATA = {
+    family: roce_frame(ENVELOPES[family], Opcode.RC_WRITE_MIDDLE, psn=0, payload=bytes(64))
+    for family in Family
+}
+in_each_family = pytest.mark.parametrize("family", Family)
 
 
 def passes(program: bytes, frame: bytes) -> bool:
@@ -48,19 +54,28 @@ def changed(frame: bytes, offset: int, value: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_packets_of_real_nics_pass(name: str) -> None:
-    assert passes(roce_filter(), CAPTURES[name])
+    assert passes(roce_filter(Family.IPV4), CAPTURES[name])
 
 
-def test_our_own_packets_pass_and_only_probes_where_only_they_are_wanted() -> None:
-    assert passes(roce_filter(), PROBE)
-    assert passes(roce_filter(), DATA)
-    assert passes(probe_filter(), PROBE)
-    assert not passes(probe_filter(), DATA)
+@in_each_family
+def test_our_own_packets_pass_and_only_probes_where_only_they_are_wanted(family: Family) -> None:
+    assert passes(roce_filter(family), PROBES[family])
+    assert passes(roce_filter(family), DATA[family])
+    assert passes(probe_filter(family), PROBES[family])
+    assert not passes(probe_filter(family), DATA[family])
 
 
-def test_a_flow_is_told_from_others_by_each_of_its_numbers() -> None:
-    source, destination = ENDPOINTS.source_ip, ENDPOINTS.destination_ip
-    frame = probe_frame(ENDPOINTS, sport=0xC123, dest_qp=0x123456)
+@in_each_family
+def test_packets_of_the_other_family_do_not_pass(family: Family) -> None:
+    (other,) = set(Family) - {family}
+    for program in (roce_filter, probe_filter, data_filter):
+        assert not passes(program(family), PROBES[other])
+
+
+@in_each_family
+def test_a_flow_is_told_from_others_by_each_of_its_numbers(family: Family) -> None:
+    source, destination = ENDPOINTS[family].source_ip, ENDPOINTS[family].destination_ip
+    frame = probe_frame(ENDPOINTS[family], sport=0xC123, dest_qp=0x123456)
     assert passes(flow_filter(source, destination, 0xC123), frame)
     assert passes(flow_filter(source, destination, 0xC123, 0x123456), frame)
     for other in (
@@ -73,52 +88,61 @@ def test_a_flow_is_told_from_others_by_each_of_its_numbers() -> None:
         assert not passes(other, frame)
 
 
-def test_packets_of_queue_pairs_are_told_from_others_whatever_bits_are_before_the_number() -> None:
+@in_each_family
+def test_packets_of_queue_pairs_are_told_from_others_whatever_bits_are_before_the_number(
+    family: Family,
+) -> None:
     for number, congestion in ((2, 0), (0x20000, 0xC0), (0x12345, 0x40)):
-        frame = probe_frame(ENDPOINTS, sport=0xC123, dest_qp=number)
-        frame = changed(frame, BTH_OFFSET + 4, bytes([congestion]))
-        assert passes(queue_pair_filter(2, 0x20000), frame)
-        assert passes(queue_pair_filter(number, number), frame)
-        assert not passes(queue_pair_filter(number + 1, 0xFFFFFF), frame)
-        assert not passes(queue_pair_filter(0, number - 1), frame)
-        assert not passes(queue_pair_filter(2, 0x20000), changed(frame, IP_OFFSET + 6, b"\x20"))
+        frame = probe_frame(ENDPOINTS[family], sport=0xC123, dest_qp=number)
+        frame = changed(frame, OFFSETS[family].bth + 4, bytes([congestion]))
+        assert passes(queue_pair_filter(2, 0x20000, family), frame)
+        assert passes(queue_pair_filter(number, number, family), frame)
+        assert not passes(queue_pair_filter(number + 1, 0xFFFFFF, family), frame)
+        assert not passes(queue_pair_filter(0, number - 1, family), frame)
+        fragment = changed(frame, IP_OFFSET + 6, b"\x20" if family is Family.IPV4 else b"\x2c")
+        assert not passes(queue_pair_filter(2, 0x20000, family), fragment)
 
 
-def test_data_packets_are_told_from_acknowledgements_and_notifications() -> None:
-    assert passes(data_filter(), DATA)
-    assert passes(data_filter(), PROBE)
+@in_each_family
+def test_data_packets_are_told_from_acknowledgements_and_notifications(family: Family) -> None:
+    offsets, frame = OFFSETS[family], DATA[family]
+    assert passes(data_filter(family), frame)
+    assert passes(data_filter(family), PROBES[family])
     last = bytes([Opcode.RC_WRITE_ONLY_WITH_IMM])
-    assert passes(data_filter(), changed(DATA, BTH_OFFSET, last))
+    assert passes(data_filter(family), changed(frame, offsets.bth, last))
     for opcode in (Opcode.RC_ACKNOWLEDGE, Opcode.RC_READ_REQUEST, Opcode.CNP):
-        assert not passes(data_filter(), changed(DATA, BTH_OFFSET, bytes([opcode]))), opcode
-    assert not passes(data_filter(), changed(DATA, UDP_OFFSET + 2, b"\x12\xb8"))
+        answer = changed(frame, offsets.bth, bytes([opcode]))
+        assert not passes(data_filter(family), answer), opcode
+    assert not passes(data_filter(family), changed(frame, offsets.udp + 2, b"\x12\xb8"))
 
 
 @pytest.mark.parametrize(
-    ("what", "offset", "value"),
+    ("what", "family", "offset", "value"),
     [
-        ("another Ethernet type", 12, b"\x08\x06"),
-        ("IP options", IP_OFFSET, b"\x46"),
-        ("TCP", IP_OFFSET + 9, b"\x06"),
-        ("another port", UDP_OFFSET + 2, b"\x12\xb8"),
-        ("the first fragment", IP_OFFSET + 6, b"\x20\x00"),
-        ("a later fragment", IP_OFFSET + 6, b"\x00\x01"),
+        ("another Ethernet type", Family.IPV4, 12, b"\x08\x06"),
+        ("IP options", Family.IPV4, IP_OFFSET, b"\x46"),
+        ("TCP", Family.IPV4, IP_OFFSET + 9, b"\x06"),
+        ("another port", Family.IPV4, OFFSETS[Family.IPV4].udp + 2, b"\x12\xb8"),
+        ("the first fragment", Family.IPV4, IP_OFFSET + 6, b"\x20\x00"),
+        ("a later fragment", Family.IPV4, IP_OFFSET + 6, b"\x00\x01"),
+        ("another Ethernet type", Family.IPV6, 12, b"\x08\x06"),
+        ("TCP", Family.IPV6, IP_OFFSET + 6, b"\x06"),
+        ("a fragment", Family.IPV6, IP_OFFSET + 6, b"\x2c"),
+        ("another port", Family.IPV6, OFFSETS[Family.IPV6].udp + 2, b"\x12\xb8"),
     ],
 )
-def test_anything_else_does_not(what: str, offset: int, value: bytes) -> None:
-    assert not passes(roce_filter(), changed(PROBE, offset, value)), what
-    assert not passes(probe_filter(), changed(PROBE, offset, value)), what
+def test_anything_else_does_not(what: str, family: Family, offset: int, value: bytes) -> None:
+    assert not passes(roce_filter(family), changed(PROBES[family], offset, value)), what
+    assert not passes(probe_filter(family), changed(PROBES[family], offset, value)), what
 
 
-def test_ipv6_and_short_frames_do_not() -> None:
-    assert not passes(
-        roce_filter(), roce_frame(ENVELOPE_6, Opcode.RC_SEND_ONLY, psn=0, payload=b"1234")
-    )
-    assert not passes(roce_filter(), PROBE[:30])
+@in_each_family
+def test_short_frames_do_not(family: Family) -> None:
+    assert not passes(roce_filter(family), PROBES[family][:30])
 
 
 def test_a_sink_takes_nothing() -> None:
-    assert not passes(NOTHING, PROBE)
+    assert not passes(NOTHING, PROBES[Family.IPV4])
 
 
 @pytest.mark.parametrize("frame_bytes", [0, 62, 1500, 1920, 1921, 4174, 9018, 65_000])

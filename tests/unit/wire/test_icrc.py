@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.traffic.roce import Envelope
-from rocelab.wire.headers import Opcode, bth_offset
+from rocelab.wire.headers import OFFSETS, Opcode, family_of
 from rocelab.wire.icrc import crc_before_psn, icrc, icrc_is_right
 from tests.helpers.roce_packets import CAPTURES, ENVELOPE_4, ENVELOPE_6, example_frame
 
@@ -156,7 +156,7 @@ def test_exactly_the_bits_that_may_change_on_the_way_leave_the_icrc_right(
 
 @given(frames())
 def test_the_crc_before_the_psn_continues_to_the_icrc(frame: bytes) -> None:
-    rest = frame[bth_offset(frame) + 8 : -4]
+    rest = frame[OFFSETS[family_of(frame)].bth + 8 : -4]
     assert crc32(rest, crc_before_psn(frame)).to_bytes(4, "little") == icrc(frame)
 
 
