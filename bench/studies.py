@@ -1,9 +1,11 @@
-"""The studies by name: each is the module of that name, which has a `STUDY`."""
+"""The studies by name, and the modules that have each as `STUDY`."""
+
+from __future__ import annotations
 
 MAIN = ("fabrics", "runtimes", "lossless")
 """Those of `make bench`."""
 
-STUDIES = (
+_IN_BENCH = (
     *MAIN,
     "containerlab",
     "endpoints",
@@ -14,3 +16,6 @@ STUDIES = (
     "links_collectives",
     "simgrid",
 )
+STUDIES = {name: f"bench.{name}" for name in _IN_BENCH} | {
+    name: f"bench.{name}.study" for name in ("validation",)
+}

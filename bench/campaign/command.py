@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from bench.campaign.guard import busy_cpus
-from bench.campaign.pages import files_of, page_of, published
+from bench.campaign.pages import files_of, rendered
 from bench.campaign.run import Campaign
 from bench.campaign.store import Store
-from bench.campaign.study import BENCH, Study
+from bench.campaign.study import Study
 from bench.studies import MAIN, STUDIES
 from rocelab import InputError, RocelabError
 from rocelab.base.interruption import ending
@@ -27,7 +29,7 @@ def study_of(name: str) -> Study:
     """The study of that name. Raises InputError if there is none."""
     if name not in STUDIES:
         raise InputError(f"there is no study {name}", hint=f"studies are {', '.join(STUDIES)}")
-    study: Study = import_module(f"bench.{name}").STUDY
+    study: Study = import_module(STUDIES[name]).STUDY
     return study
 
 
@@ -63,7 +65,7 @@ def main(
             if busy:
                 campaign = replace(campaign, guard=busy_cpus)
             if render:
-                _write(files_of(study, published(study)), BENCH)
+                _write(rendered(study), study.folder)
             elif listed:
                 _list(campaign)
             else:
@@ -93,25 +95,29 @@ def _measured(campaign: Campaign, console: Console, *, again: bool) -> bool:
         since = dict(start.environment).get("started", "an earlier run")
         console.print(f"{study.name}: continues what is in {store.folder}, of {since}")
 
-    def say(line: str) -> None:
-        console.print(f"{study.name}, {line}", markup=False, highlight=False)
-
-    campaign.measure(say)
+    with console.status(study.name) as status:
+        campaign.measure(lambda line: status.update(f"{study.name}, {escape(line)}"))
     failures = campaign.failures
     for name, why in failures.items():
         console.print(f"{study.name}, {name}: {why}", style="red", markup=False)
     if failures:
         console.print("the same command measures them again, and nothing else")
         return False
-    document = campaign.document()
     whole = campaign.is_whole
-    _write(files_of(study, document), BENCH if whole else store.folder)
+    if not whole and not study.is_partial:
+        console.print(f"{study.name}: its pages want all points; `--list` shows those there are")
+        return True
+    folder = study.folder if whole else store.folder
+    files = files_of(study, campaign.document())
+    _write(files, folder)
     if whole:
         store.clear()
-    print(page_of(study, document))
+    for name, text in files.items():
+        print(text if name == f"{study.stem}.md" else f"{folder / name}")
     return True
 
 
-def _write(files: dict[str, str], folder: Path) -> None:
+def _write(files: Mapping[str, str], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -72,9 +72,18 @@ def published(study: Study) -> Document:
     return DOCUMENT.read((BENCH / f"{study.stem}.json").read_text(encoding="utf-8"))
 
 
-def files_of(study: Study, document: Document) -> dict[str, str]:
-    """A study's data and its page, by file name."""
+def files_of(study: Study, document: Document) -> Mapping[str, str]:
+    """A study's data and its pages, by file name."""
+    if study.publication is not None:
+        return study.publication.files(document)
     return {
         f"{study.stem}.json": written(document),
         f"{study.stem}.md": page_of(study, document),
     }
+
+
+def rendered(study: Study) -> Mapping[str, str]:
+    """The same files of the data that is published. Raises InputError where it is none of ours."""
+    if study.publication is not None:
+        return study.publication.again()
+    return files_of(study, published(study))

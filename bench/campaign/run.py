@@ -103,6 +103,7 @@ class Campaign:
     def _measure_series(self, series: Series, names: Sequence[str], say: Sink) -> None:
         failed: set[str] = set()
         try:
+            self._note_other_work(self.guard())
             with series.prepared(names) as measure:
                 for turn in range(1, self.wanted(series) + 1):
                     waiting = [
@@ -110,7 +111,7 @@ class Campaign:
                         for name in names
                         if name not in failed and self.store.point(name).lacks(turn)
                     ]
-                    if waiting:
+                    if waiting and turn > 1:
                         self._note_other_work(self.guard())
                     for name in waiting:
                         say(f"{name}: {turn} of {self.wanted(series)}")
@@ -118,7 +119,6 @@ class Campaign:
                         self.store.write(result)
                         if result.failed is not None:
                             failed.add(name)
-                            say(f"{name} failed: {result.failed}")
         except BusyMachineError:
             raise
         except MachineError as error:

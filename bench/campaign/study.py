@@ -51,6 +51,21 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Publication:
+    """Files of a study that has more than its data and a page in bench/."""
+
+    folder: Path
+    files: Callable[[Document], Mapping[str, str]]
+    """By name, of what was measured."""
+
+    again: Callable[[], Mapping[str, str]]
+    """Its pages and plots of the data that is published."""
+
+    partial: bool = False
+    """Whether pages can lack points."""
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
     """A subject that is measured, with its page."""
 
@@ -69,6 +84,17 @@ class Study:
     """The machine and what is on it. Raises MachineError where it cannot measure the study."""
 
     page: str = ""
+    publication: Publication | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its files go once all is measured."""
+        return BENCH if self.publication is None else self.publication.folder
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether its pages can lack points."""
+        return self.publication is None or self.publication.partial
 
     @property
     def stem(self) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.validation.run import Found, Task
 from bench.validation.scaling import PLACEMENTS, UPLINKS
+from bench.validation.tasks import Found, Task
 from bench.validation.zone import (
     CSPF,
     E_ECMP,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.validation.run import Found, Task
+from bench.validation.tasks import Found, Task
 from bench.validation.zone import GPUS, SERVERS_PER_RACK, zone
 from rocelab import JobSpec, Pattern
 from rocelab import SimulationOptions as Options

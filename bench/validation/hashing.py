@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.validation.run import Found, Task
+from bench.validation.tasks import Found, Task
 from bench.validation.zone import E_ECMP, ECMP
 from rocelab.jobs.sport import FIRST_SPORT, SPORTS
 from rocelab.labfile.catalog import find_lab

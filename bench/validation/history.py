@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.validation.run import Found, Task
 from bench.validation.scaling import PLACEMENTS
+from bench.validation.tasks import Found, Task
 from bench.validation.zone import (
     CSPF,
     E_ECMP,

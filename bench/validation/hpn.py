@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.validation.run import Found, Task
+from bench.validation.tasks import Found, Task
 from bench.validation.zone import ECMP, GPUS, Group, Traffic, placed, transport
 from rocelab import LabSpec, Pattern, SimulatedJob
 from rocelab import SimulationOptions as Options

@@ -1,20 +1,26 @@
 """A row of the validation: a published figure, rocelab's figure, and their comparison.
 
-It makes a line of a table from a cell of the document and the published figure. The word of the
+Published figures are in published.yaml, rocelab's are cells of the document. The word of the
 comparison depends only on the numbers.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import filter as matching
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from bench.validation.document import Validation
 
-Shown = Callable[[float], str]
+TABLES = Path(__file__).with_name("published.yaml")
+WITHIN = 0.1
+"""The part of a single published figure by which another may differ either way and agree."""
 
 
 class Source(StrEnum):
@@ -27,17 +33,23 @@ class Source(StrEnum):
     NONE = "not published"
 
 
-def percent(value: float) -> str:
-    return f"{value:.0%}"
+def size(value: float) -> str:
+    """Bytes in the decimal units of the papers."""
+    unit, name = (1e9, "GB") if value >= 1e9 else (1e6, "MB")
+    return f"{value / unit:.3g} {name}"
 
 
-def signed(value: float) -> str:
-    return f"{value:+.0%}"
-
-
-def ratio(value: float) -> str:
-    return f"{value:.2f}"
-
+FORMS: Mapping[str, Callable[[float], str]] = {
+    "percent": "{:.0%}".format,
+    "signed": "{:+.0%}".format,
+    "ratio": "{:.2f}".format,
+    "loss": "-{:.1%}".format,
+    "size": size,
+    "over": lambda value: f"{value - 1:+.0%}",
+    "billions": lambda value: f"{value / 1e9:.1f} billion",
+    "yes-no": lambda value: "yes" if value else "no",
+}
+"""How a figure is written; `over` is completion over roofline as the slowdown."""
 
 BY_CONSTRUCTION = (
     "mmr/",
@@ -62,12 +74,6 @@ class Kind(StrEnum):
     PREDICTED = "predicted"
 
 
-def size(value: float) -> str:
-    """Bytes in the decimal units of the papers."""
-    unit, name = (1e9, "GB") if value >= 1e9 else (1e6, "MB")
-    return f"{value / unit:.3g} {name}"
-
-
 @dataclass(frozen=True)
 class Row:
     """published: as text; low, high: the same as numbers, for the comparison. cell: the key of
@@ -75,14 +81,24 @@ class Row:
     figure in all measured settings that the publication leaves open; without, the row's alone."""
 
     what: str
-    published: str
-    source: Source
-    low: float | None
-    high: float | None
     cell: str
-    shown: Shown
+    form: str
     setting: str
+    published: str = "-"
+    source: Source = Source.NONE
+    low: float | None = None
+    high: float | None = None
     choices: str = ""
+
+    @classmethod
+    def of(cls, keys: dict[str, Any]) -> Row:
+        """A row of published.yaml."""
+        low, high = keys.pop("range", (None, None))
+        around, within = keys.pop("around", None), keys.pop("within", WITHIN)
+        if around is not None:
+            low, high = around * (1 - within), around * (1 + within)
+        source = Source[keys.pop("by", "none").upper()]
+        return cls(**keys, source=source, low=low, high=high)
 
     def kind(self, validation: Validation) -> Kind:
         if self.cell.startswith(BY_CONSTRUCTION):
@@ -91,15 +107,18 @@ class Row:
         words = {replace(self, cell=cell).compared(validation) for cell in cells}
         return Kind.ONE_OF_SEVERAL if len(words) > 1 else Kind.PREDICTED
 
+    def qualified(self, validation: Validation) -> str:
+        """The comparison, with what it is worth if that is not a prediction's."""
+        kind = self.kind(validation)
+        word = self.compared(validation)
+        return word if kind is Kind.PREDICTED else f"{word}, {kind}"
+
     def ours(self, validation: Validation) -> str:
         """Median, extremes and number of repeats."""
-        one = validation.spread(self.cell)
+        one, form = validation.spread(self.cell), FORMS[self.form]
         if one.n == 1:
-            return self.shown(one.median)
-        return (
-            f"{self.shown(one.median)} ({self.shown(one.minimum)} to {self.shown(one.maximum)}, "
-            f"n={one.n})"
-        )
+            return form(one.median)
+        return f"{form(one.median)} ({form(one.minimum)} to {form(one.maximum)}, n={one.n})"
 
     def compared(self, validation: Validation) -> str:
         """The position of the median relative to the published figure."""
@@ -115,27 +134,8 @@ class Row:
         return "ours is lower"
 
 
-def table(rows: Sequence[Row], validation: Validation) -> list[str]:
-    """Rows as Markdown."""
-    lines = [
-        "| what | published | by | ours: median (min to max, n) | setting of ours | compared |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.what} | {row.published} | {row.source} | {row.ours(validation)} | {row.setting} "
-        f"| {row.compared(validation)}{_qualified(row.kind(validation))} |"
-        for row in rows
-    ]
-    return [*lines, ""]
-
-
-def _qualified(kind: Kind) -> str:
-    return "" if kind is Kind.PREDICTED else f", {kind}"
-
-
-def around(value: float, by: float = 0.1) -> tuple[float, float]:
-    """The range that counts as agreement with one number: a tenth of it either way."""
-    return value * (1 - by), value * (1 + by)
-
-
-AT_LEAST = math.inf
+@cache
+def tables() -> Mapping[str, tuple[Row, ...]]:
+    """All rows, by table."""
+    parsed = yaml.safe_load(TABLES.read_text(encoding="utf-8"))
+    return {name: tuple(map(Row.of, rows)) for name, rows in parsed.items()}

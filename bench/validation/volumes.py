@@ -5,7 +5,7 @@ The inputs are published shapes and divisions.
 
 from __future__ import annotations
 
-from bench.validation.run import Found, Task
+from bench.validation.tasks import Found, Task
 from rocelab import TrainingSpec
 from rocelab import training_volumes as volumes
 

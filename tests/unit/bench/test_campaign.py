@@ -234,7 +234,7 @@ def run(
     )
     monkeypatch.setattr(environment().loader, "searchpath", [str(pages)])
     monkeypatch.setattr("bench.campaign.pages.BENCH", bench)
-    monkeypatch.setattr(command, "BENCH", bench)
+    monkeypatch.setattr("bench.campaign.study.BENCH", bench)
     monkeypatch.setattr(command, "busy_cpus", lambda: 0.0)
     monkeypatch.setattr(command, "study_of", lambda _: campaign.study)
 
@@ -252,7 +252,7 @@ def test_a_whole_campaign_is_published_and_renders_the_same_again(
     run: Command, campaign: Campaign, tmp_path: Path
 ) -> None:
     page = "a: 3\nb: 3\nonce: 1\n"
-    assert run() == page + "\n"
+    assert run() == f"{tmp_path}/bench/tried.json\n{page}\n"
     assert (tmp_path / "bench" / "tried.md").read_text() == page
     assert not campaign.store.folder.exists()
     (tmp_path / "bench" / "tried.md").unlink()
@@ -263,11 +263,11 @@ def test_a_whole_campaign_is_published_and_renders_the_same_again(
 def test_a_part_of_a_campaign_leaves_what_is_published(
     run: Command, campaign: Campaign, tmp_path: Path
 ) -> None:
-    assert run(only="a", turns=1) == "a: 1\n\n"
+    assert run(only="a", turns=1).endswith("tried.json\na: 1\n\n")
     assert not list((tmp_path / "bench").iterdir())
     assert (campaign.store.folder / "tried.md").read_text() == "a: 1\n"
     assert "a, 3 turns: 1 measured\n  b, 3 turns: 0 measured" in run(listed=True)
-    assert run(only="b", turns=1, again=True) == "b: 1\n\n"
+    assert run(only="b", turns=1, again=True).endswith("\nb: 1\n\n")
 
 
 def test_a_failed_point_is_the_exit_code_and_no_page(

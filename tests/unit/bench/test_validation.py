@@ -6,18 +6,20 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.validation import fluid, hashing, history, hosts_text, scaling, volumes, zones_rows
-from bench.validation.__main__ import CASES, COMMAND, SEEDS
+from bench.campaign.document import PointResult
+from bench.validation import fluid, hashing, history, scaling, volumes
 from bench.validation.document import FORMAT, Validation
 from bench.validation.plot import plots
-from bench.validation.render import DATA, hosts_page, page, pages
-from bench.validation.rows import Kind, Row, Source, ratio
+from bench.validation.render import DATA, HOSTS_PAGE, PAGE, pages
+from bench.validation.rows import Kind, Row, Source, tables
+from bench.validation.study import CASES, COMMAND, SEEDS, validation_of
+from bench.validation.tasks import Task
 from bench.validation.zone import (
     E_ECMP,
     GPUS,
@@ -32,9 +34,12 @@ from bench.validation.zone import (
     whole_racks,
     zone,
 )
+from rocelab.sim.figures import simulation_environment
+from tests.unit.bench.documents import document
 
 DOCS = Path(__file__).parents[3] / "docs"
-ROWS = zones_rows.ROWS + hosts_text.ROWS
+ROW = Row("a", "cell", "ratio", "here", "1.1 to 1.3", Source.META, 1.1, 1.3)
+ROWS = [row for rows in tables().values() for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +47,7 @@ def validation() -> Validation:
     return FORMAT.read((DOCS / DATA).read_text(encoding="utf-8"))
 
 
-def test_the_page_in_docs_is_what_its_data_says(validation: Validation) -> None:
-    for name, text in pages(validation).items():
-        assert (DOCS / name).read_text(encoding="utf-8") == text
+def test_the_page_in_docs_has_all_seeds(validation: Validation) -> None:
     assert validation.command == COMMAND
     assert validation.seeds == SEEDS
 
@@ -61,13 +64,14 @@ def test_every_plot_of_the_page_is_drawn_from_the_data(validation: Validation) -
 def test_a_changed_number_changes_the_page(validation: Validation) -> None:
     values = dict(validation.values)
     values["mmr/kernel/1000"] = (7.77, 7.77)
-    assert "7.77 (7.77 to 7.77, n=2)" in page(replace(validation, values=values))
+    assert "7.77 (7.77 to 7.77, n=2)" in pages(replace(validation, values=values))[PAGE]
 
 
 def test_figures_known_from_write_ups_are_marked_so() -> None:
-    published = [row for row in zones_rows.ROWS if row.source is not Source.NONE]
-    assert all("second-hand" in row.source for row in published)
-    assert all("second-hand" not in row.source for row in hosts_text.HPN_ROWS)
+    assert all("second-hand" not in row.source for row in tables()["hpn"])
+    zones = [row for name in ("mmr", "queue-pairs", "engineering") for row in tables()[name]]
+    assert all("second-hand" in row.source for row in zones if row.source is not Source.NONE)
+    assert all((row.published == "-") == (row.source is Source.NONE) for row in ROWS)
 
 
 def test_predictions_choices_and_what_holds_by_construction_are_counted_apart(
@@ -76,18 +80,18 @@ def test_predictions_choices_and_what_holds_by_construction_are_counted_apart(
     kinds = Counter(row.kind(validation) for row in ROWS if row.low is not None)
     apart = {
         Kind(kind): int(n)
-        for n, kind in re.findall(r"- (\d+) comparisons are (.+):", page(validation))
+        for n, kind in re.findall(r"- (\d+) comparisons are (.+):", pages(validation)[PAGE])
     }
     assert apart == kinds
     assert min(kinds.values()) > 0
-    assert {row.kind(validation) for row in hosts_text.VOLUME_ROWS} == {Kind.BY_CONSTRUCTION}
-    assert {row.kind(validation) for row in zones_rows.QP_ROWS[:3]} == {Kind.ONE_OF_SEVERAL}
+    assert {row.kind(validation) for row in tables()["volumes"]} == {Kind.BY_CONSTRUCTION}
+    assert {row.kind(validation) for row in tables()["queue-pairs"][:3]} == {Kind.ONE_OF_SEVERAL}
 
 
 def test_a_row_is_one_of_several_choices_only_where_they_do_not_compare_alike(
     validation: Validation,
 ) -> None:
-    row = Row("a", "1.1 to 1.3", Source.META, 1.1, 1.3, "x/2/mean", ratio, "2 QPs", "x/*/mean")
+    row = replace(ROW, cell="x/2/mean", choices="x/*/mean")
     cells = {"x/2/mean": (1.2,), "x/4/mean": (1.25,), "x/4/worst": (2.0,)}
     assert row.kind(replace(validation, values=cells)) is Kind.PREDICTED
     assert row.kind(replace(validation, values=cells | {"x/4/mean": (1.4,)})) is Kind.ONE_OF_SEVERAL
@@ -114,18 +118,30 @@ def test_the_choices_of_a_row_hold_its_own_cell_and_others(validation: Validatio
 def test_the_comparing_word_follows_from_the_numbers(
     validation: Validation, values: tuple[float, ...], word: str
 ) -> None:
-    row = Row("a", "1.1 to 1.3", Source.META, 1.1, 1.3, "cell", ratio, "here")
+    row = ROW
     assert row.compared(replace(validation, values={"cell": values})) == word
 
 
 def test_a_figure_without_a_published_one_is_not_compared(validation: Validation) -> None:
-    row = Row("a", "-", Source.NONE, None, None, "cell", ratio, "here")
+    row = replace(ROW, source=Source.NONE, low=None, high=None)
     assert row.compared(replace(validation, values={"cell": (1.0,)})) == "-"
 
 
 def test_every_case_has_tasks_for_every_seed() -> None:
     assert all(len(case.tasks(3)) <= len(case.tasks(4)) for case in CASES)
     assert sum(len(case.tasks(4)) for case in CASES) > sum(len(case.tasks(3)) for case in CASES)
+
+
+def test_a_validation_has_the_values_of_all_tasks_in_their_order() -> None:
+    machine = asdict(simulation_environment())
+    points = tuple(
+        PointResult(str(seed), ({"values": {"a": [seed], str(seed): [7.0]}, "took_s": 3.0},))
+        for seed in (2, 1)
+    )
+    made = validation_of(replace(document(points=points), environment=machine))
+    assert made.values == {"a": (2, 1), "1": (7.0,), "2": (7.0,)}
+    assert made.took_s == pytest.approx(6 / machine["cpu_count"])
+    assert Task(volumes.moved).measured()["values"] == volumes.moved()
 
 
 def test_cheap_cells_of_the_page_are_found_again(validation: Validation) -> None:
@@ -154,9 +170,11 @@ def test_the_page_has_the_permutations_that_were_measured_packet_by_packet(
     values = {
         name: value for name, value in validation.values.items() if not name.endswith("/packets")
     }
-    assert "packet by packet, with queues" not in hosts_page(replace(validation, values=values))
+    assert (
+        "packet by packet, with queues" not in pages(replace(validation, values=values))[HOSTS_PAGE]
+    )
     with_packets = {**values, "fluid/e-ecmp/1 MB/packets": (0.123, 0.123)}
-    text = hosts_page(replace(validation, values=with_packets))
+    text = pages(replace(validation, values=with_packets))[HOSTS_PAGE]
     assert "| e-ecmp | packet by packet, with queues | - | +12.3% | - | - |" in text
 
 
