@@ -15,15 +15,14 @@ NEVER_NS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class DcqcnParameters:
-    """One parameter set; every field is a JSON value, so that it crosses the control channel.
-
-    `algorithm` is the sender's reaction: `paper` cuts the rate at every CNP (SIGCOMM'15, section
-    3.2), `sampled` checks every `decrease_interval_ns` whether a CNP came (NIC firmware, and
-    `rdma-hw.cc` of the HPCC ns-3).
-    """
+    """One parameter set; every field is a JSON value, so that it crosses the control channel."""
 
     name: str
     algorithm: Literal["paper", "sampled"]
+    """The sender's reaction: `paper` cuts the rate at every CNP (SIGCOMM'15, section 3.2),
+    `sampled` checks every `decrease_interval_ns` whether a CNP came (NIC firmware, and `rdma-hw.cc`
+    of the HPCC ns-3)."""
+
     g: float
     """Weight of the newest observation in alpha."""
 

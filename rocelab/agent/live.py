@@ -28,15 +28,13 @@ longer."""
 
 @dataclass(frozen=True, slots=True)
 class LiveCounters:
-    """A server's counters since its agent started; field order is the record's.
-
-    `time_ns` is CLOCK_REALTIME when they were written. `out_of_sequence` are packets that came
-    before an earlier one (queue pairs) or after a later one (probes). Packets of queue pairs are
-    data packets.
-    """
+    """A server's counters since its agent started; field order is the record's. Packets of queue
+    pairs are data packets."""
 
     pid: int = 0
     time_ns: int = 0
+    """CLOCK_REALTIME when they were written."""
+
     sent: int = 0
     retransmitted: int = 0
     acked_bytes: int = 0
@@ -45,6 +43,8 @@ class LiveCounters:
     cnps_received: int = 0
     received: int = 0
     out_of_sequence: int = 0
+    """Packets that came before an earlier one (queue pairs) or after a later one (probes)."""
+
     duplicates: int = 0
     ce_received: int = 0
     naks_sent: int = 0

@@ -41,17 +41,19 @@ class CriticalSend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SendTiming:
-    """A job's times as arrays, a row per recorded iteration: `posted`, `arrived`, `acked` and
-    `excess` with a column per send; `took` is the duration of each iteration, from the end of the
-    one before. `first` is the number of the first row's iteration."""
+    """A job's times as arrays, a row per recorded iteration, a column per send."""
 
     schedule: Schedule
     first: int
+    """The number of the first row's iteration."""
+
     posted: Numbers
     arrived: Numbers
     acked: Numbers
     excess: Numbers
     took: Numbers
+    """How long each iteration took, from the end of the one before. It has no columns."""
+
     paths: tuple[tuple[CriticalSend, ...], ...]
 
     def worst(self, iterations: Collection[int] = ()) -> int:

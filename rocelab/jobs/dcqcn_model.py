@@ -32,8 +32,7 @@ class Bottleneck:
     """The port that all flows share: capacity, buffer, and its WRED line.
 
     Packets are marked as they join the queue: with probability 0 below `kmin_bytes`, rising to
-    `pmax` at `kmax_bytes`, and 1 above. `feedback_ns` is the round trip without the queue, from the
-    mark through the receiver to the sender and its new rate's arrival at the port.
+    `pmax` at `kmax_bytes`, and 1 above.
     """
 
     capacity_bps: float
@@ -42,6 +41,9 @@ class Bottleneck:
     kmax_bytes: int
     pmax: float
     feedback_ns: int
+    """The round trip without the queue, from the mark through the receiver to the sender and its
+    new rate's arrival at the port."""
+
     packet_bytes: int
 
     def marking_probability(self, queue_bytes: float) -> float:
@@ -56,19 +58,23 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelRun:
-    """A finished run. Samples are equally spaced; a rate is the mean since the sample before.
-
-    Shapes: `times_ns` (samples), the end of each; `rates_bps` (flows, samples), as sent, 0 before a
-    flow starts; `queue_bytes` (samples); `cnps_ns` one array per flow, arrivals at its sender, at
-    most one a step. `dropped_bytes` overflowed the buffer; they are not retransmitted.
-    """
+    """A finished run. Samples are equally spaced; a rate is the mean since the sample before."""
 
     step_ns: int
     times_ns: Integers
+    """The end of each sample."""
+
     rates_bps: Floats
+    """(flows, samples), as sent, 0 before a flow starts."""
+
     queue_bytes: Floats
+    """Of each sample."""
+
     cnps_ns: tuple[Integers, ...]
+    """One array per flow: arrivals at its sender, at most one a step."""
+
     dropped_bytes: float
+    """What overflowed the buffer; it is not retransmitted."""
 
 
 class _Senders:

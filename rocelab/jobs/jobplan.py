@@ -37,19 +37,22 @@ LONGEST_SAMPLE_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class QueuePairEnd:
-    """The end of a queue pair from which rank `rank` sends to rank `peer`.
-
-    `number` is its own QP, `remote` the other end's; `control` marks one for clear-to-sends.
-    Everything that this end sends, including ACKs, leaves by port `port` (from 0) of its NIC.
-    """
+    """The end of a queue pair from which rank `rank` sends to rank `peer`."""
 
     number: int
+    """Its QP."""
+
     remote: int
+    """The other end's QP."""
+
     rank: int
     peer: int
     sport: int
     control: bool
+    """Whether it sends clear-to-sends."""
+
     port: int
+    """The port of its NIC (from 0) by which everything leaves that this end sends, ACKs too."""
 
 
 @dataclass(frozen=True)

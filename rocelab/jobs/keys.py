@@ -25,15 +25,17 @@ class KeySubject(Enum):
 class JobKey:
     """A key of a job, by its dotted name in a job file, and the option that sets it.
 
-    `words` are the values that the shell completes, `group` that of the entry points whose names
-    are more; a flag takes none and sets the key to true.
+    A flag takes no value and sets the key to true.
     """
 
     key: str
     metavar: str
     help: str
     words: tuple[str, ...] = ()
+    """The values that the shell completes."""
+
     group: str | None = None
+    """The group of entry points whose names are values too."""
 
     @property
     def completions(self) -> tuple[str, ...]:

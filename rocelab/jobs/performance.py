@@ -37,17 +37,19 @@ _WIDTHS = (12, 12, 8, 6, 6, 7, 6, 6, 6)
 
 @dataclass(frozen=True, slots=True)
 class PerformanceRow:
-    """One measured size. `wrong_bytes` were not delivered exactly once; None if not counted.
-
-    `time_ns` is that of one iteration on the modelled clock; `root` is -1 if there is none.
-    """
+    """One measured size."""
 
     pattern: Pattern
     ranks: int
     size_bytes: int
     time_ns: float
+    """That of one iteration on the modelled clock."""
+
     root: int = -1
+    """-1 if there is none."""
+
     wrong_bytes: int | None = None
+    """Bytes that were not delivered exactly once; None if not counted."""
 
     @property
     def algbw_gbs(self) -> float:

@@ -24,15 +24,22 @@ from rocelab.labfile.base import SpecModel
 
 @dataclass(frozen=True, eq=False)
 class JobPlace:
-    """A job on a network. name: for messages. servers: the number of the server of each rank's NIC,
-    R. nic_bps: the rate of each rank's NIC, summed over its ports, R. iterations: how often it
-    runs. seed: what it draws from."""
+    """A job on a network, with R ranks."""
 
     name: str
+    """For messages."""
+
     servers: Ints
+    """R. The number of the server of each rank's NIC."""
+
     nic_bps: Floats
+    """R. The rate of each rank's NIC, summed over its ports."""
+
     iterations: int = 1
+    """How often the job runs."""
+
     seed: int = 1
+    """What the job draws from."""
 
     def apart(self, size: int) -> Bools:
         """Of each group of `size` consecutive ranks, whether its NICs are on several servers."""

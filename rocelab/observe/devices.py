@@ -31,20 +31,32 @@ from rocelab.wire.filters import data_filter, queue_pair_filter, roce_filter
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounts:
-    """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, those of the jobs'
-    queue pairs (`jobs`) and of these data (`data`), as they came in; all frames as they left
-    (`sent_packets`, `sent_bytes`). Also the queues that were active; `engine` says what counted
-    them. `lossless`: None in a lab without such classes. `processes`: what those of the lab did.
-    """
+    """Packets by (link name, sending node), and what the queues and processes of the lab did."""
 
     roce: LinkPackets
+    """RoCEv2, as it came in."""
+
     jobs: LinkPackets
+    """On NICs' links, packets of the jobs' queue pairs, as they came in."""
+
     data: LinkPackets
+    """Of `jobs`, the data packets."""
+
     sent_packets: LinkPackets
+    """All frames, as they left."""
+
     sent_bytes: LinkPackets
+    """All frames, as they left."""
+
     queues: tuple[QueueFigures, ...]
+    """Those that were active."""
+
     engine: QueueEngine
+    """What counted the queues."""
+
     lossless: Lossless | None = None
+    """None in a lab without such classes."""
+
     processes: ProcessFigures = field(default_factory=ProcessFigures)
 
 

@@ -31,18 +31,22 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowSamples:
-    """What one flow's sender and receiver recorded.
-
-    `sent_seq` and `sent_ns` are in sending order, sequence numbers strictly rising;
-    `received_seq` and `receive_ns` are in order of arrival. `held_ns`, if known, bounds how long
-    after its stamp each packet left. Raises ValueError for other input.
-    """
+    """What one flow's sender and receiver recorded. Raises ValueError for other input."""
 
     sent_seq: IntArray
+    """In sending order, strictly rising."""
+
     sent_ns: IntArray
+    """As `sent_seq`."""
+
     received_seq: IntArray
+    """In order of arrival."""
+
     receive_ns: IntArray
+    """As `received_seq`."""
+
     held_ns: IntArray | None = None
+    """If known, bounds how long after its stamp each packet left."""
 
     def __post_init__(self) -> None:
         if self.sent_seq.shape != self.sent_ns.shape or self.sent_seq.ndim != 1:
@@ -144,22 +148,23 @@ class FlowConvergence:
 
 @dataclass(frozen=True, slots=True)
 class FlowMeasurement:
-    """All measurements of one flow.
-
-    `resolution_ns` is the packet interval: an outage of k packets lasted between k - 1 and k + 1 of
-    them. `lost` = the events' `lost` and `lost_after_recovery` + `lost_outside_events`.
-    `unexpected` counts arrivals with a number that was never sent; they count nowhere else.
-    """
+    """All measurements of one flow."""
 
     sent: int
     received: int
     lost: int
+    """The sum of the events' `lost` and `lost_after_recovery`, and of `lost_outside_events`."""
+
     lost_outside_events: int
     reordered: int
     duplicated: int
     unexpected: int
+    """Arrivals with a number that was never sent; they count nowhere else."""
+
     offered_pps: float
     resolution_ns: float
+    """The packet interval: an outage of k packets lasted between k - 1 and k + 1 of them."""
+
     outages: tuple[Outage, ...]
     events: tuple[FlowConvergence, ...]
 
@@ -196,15 +201,15 @@ class EventConvergence:
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """The figures of one run: sums over flows, and each time of the worst event.
-
-    `restored` is true when every affected flow recovered and no flow ended in an outage.
-    `affected_flows` counts flows affected by any event.
-    """
+    """The figures of one run: sums over flows, and each time of the worst event."""
 
     flows: int
     affected_flows: int
+    """Flows affected by any event."""
+
     restored: bool
+    """Whether every affected flow recovered and no flow ended in an outage."""
+
     sent: int
     received: int
     lost: int

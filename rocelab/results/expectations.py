@@ -44,15 +44,17 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """`kpi` compared with `limit` by `comparison`; durations in ns, sizes in bytes, truths as 0 or
-    1. `written` is the text of the drill file, and what a finding must be. With `of_phase` the
-    limit is a factor, compared with `kpi` over that of the other phase in the same repeat."""
+    """A KPI compared with a limit. Durations are ns, sizes bytes, truths 0 or 1."""
 
     kpi: str
     comparison: str
     limit: float
     written: str
+    """The text of the drill file, and what a finding must be."""
+
     of_phase: str | None = None
+    """With it the limit is a factor, compared with the KPI over that of this other phase in the
+    same repeat."""
 
     def met_by(self, compared: KpiValue) -> bool:
         """Whether `compared` meets it. None (not measured) never does."""

@@ -41,25 +41,31 @@ class SliReport:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The health of a lab from `started_ns` to `ended_ns`.
-
-    `samples` were due every `interval_ns`; on a busy machine they are up to `longest_interval_ns`
-    apart, and a change that was undone between two samples was not seen, except in kernel counters.
-    `problems` says what could not be read, and why monitoring ended early; `unread_samples` are
-    incomplete ones; `cpu_s` is the CPU time of the monitoring; `evidence` are folders of bundles.
-    """
+    """The health of a lab from `started_ns` to `ended_ns`."""
 
     lab: str
     started_ns: int
     ended_ns: int
     interval_ns: int
+    """How often a sample was due."""
+
     samples: int
     slis: tuple[SliReport, ...]
     problems: tuple[str, ...]
+    """What could not be read, and why monitoring ended early."""
+
     cpu_s: float
+    """The CPU time of the monitoring."""
+
     evidence: tuple[str, ...] = ()
+    """Folders of bundles."""
+
     unread_samples: int = 0
+    """Incomplete samples."""
+
     longest_interval_ns: int = 0
+    """The longest time between two samples: more than `interval_ns` on a busy machine. A change
+    that was reverted between two samples was not seen, except in kernel counters."""
 
     @property
     def sampling(self) -> str:

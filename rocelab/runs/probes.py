@@ -53,16 +53,23 @@ from rocelab.wire.headers import ROCE_PORT
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """How a run is measured. Times in ns: traffic before time 0, and how long after an event losses
-    count towards it. With `stages` every daemon traces; with `health` the lab's SLIs are watched;
-    `evidence` is the folder for bundles."""
+    """How a run is measured."""
 
     method: MeasurementMethod
     warmup_ns: int
+    """Traffic before time 0."""
+
     event_window_ns: int
+    """How long after an event losses count towards it."""
+
     stages: bool = False
+    """Whether every daemon traces."""
+
     health: HealthSpec | None = None
+    """With it the lab's SLIs are watched."""
+
     evidence: OutputPlace | None = None
+    """The folder for bundles."""
 
 
 class FaultedRun(Holding):

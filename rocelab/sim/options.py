@@ -31,12 +31,10 @@ def _timeline(lines: Sequence[str] = ()) -> TimelineSpec:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to simulate. eps: None is 0, exactly. hop_latency_ns: of each send on a path; None is
-    `links.delay` of the lab. timeline: failures meanwhile. ports, seed: of the packet engine;
-    `seed` draws what queues mark, ways of packets where a flow has several, how late a lab's hosts
-    wake, and the order of what happens at one instant.
+    """How to simulate.
 
-    Raises InputError for options that the engine does not have."""
+    Raises InputError for options that the engine does not have.
+    """
 
     model: Model = option(
         Model.KERNEL,
@@ -55,6 +53,8 @@ class Options:
         read=_timeline,
         several=True,
     )
+    """Failures during the run."""
+
     hop_latency_ns: float | None = option(
         None,
         "The latency that each link and switch adds to a send. By default links.delay of "
@@ -64,6 +64,8 @@ class Options:
         panel=_ENGINE,
         read=DURATION.parse,
     )
+    """Of each send on a path; None is `links.delay` of the lab."""
+
     eps: float | None = option(
         None,
         "Batch completions that fall within this share of the longest remaining time. "
@@ -73,6 +75,8 @@ class Options:
         minimum=0.0,
         maximum=0.5,
     )
+    """None is 0, exactly."""
+
     engine: Engine = option(
         Engine.FLUID,
         "fluid; packets: packet by packet, with queues, marks, drops, pauses and DCQCN; "
@@ -89,6 +93,8 @@ class Options:
         panel=_ENGINE,
         says_default=True,
     )
+    """Of the packet engine."""
+
     seed: int = option(
         ENGINE_SEED,
         "With packets: draws marks, the ways of sprayed packets, how late a lab's hosts "
@@ -98,6 +104,9 @@ class Options:
         panel=_ENGINE,
         says_default=True,
     )
+    """Of the packet engine. Draws what queues mark, ways of packets where a flow has several, how
+    late a lab's hosts wake, and the order of what happens at one instant."""
+
     prove: bool = option(
         False,
         "Check every solve: no link above its rate, each transfer the largest on a full link.",

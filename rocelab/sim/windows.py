@@ -27,20 +27,30 @@ def serialised_s(
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """X transfers of a fluid, those of a flow one after the other. flow: of each; begin_s, end_s,
-    over_s: when its first bit left, when its last one did and when that had come, inf for never;
-    packets; bits: of all of them on the wire; window: of its queue pair; ack_every: the most
-    packets that one ACK is for; ack_bits: of an ACK on the wire."""
+    """X transfers of a fluid, those of a flow one after the other. Times are inf for never."""
 
     flow: Longs
     begin_s: Floats
+    """When its first bit left."""
+
     end_s: Floats
+    """When its last bit left."""
+
     over_s: Floats
+    """When its last bit had come."""
+
     packets: Longs
     bits: Floats
+    """Of all its packets on the wire."""
+
     window: Longs
+    """Of its queue pair."""
+
     ack_every: Longs
+    """The most packets that one ACK is for."""
+
     ack_bits: int
+    """Of an ACK on the wire."""
 
 
 def round_trips_s(sent: Sent, paths: Paths, capacity_bps: Floats, latency_s: float) -> Floats:

@@ -31,32 +31,48 @@ CLOCK_JUMP_LIMIT_NS = 50_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowTransmission:
-    """One flow's packets. Times are CLOCK_REALTIME ns; every deadline has a sequence number.
-
-    sent_seq, sent_ns packets that the kernel accepted, in sending order refused_seq, refused_ns
-    packets that it refused (interface down, queue full) received_seq, send_ns, arrivals at the
-    destination, in arrival order, with the kernel's receive_ns, ttl receive time and the TTL left
-    intended packets due between start and stop lag_p99_ns, lag_max_ns how late packets were sent
-    after their deadlines port_moves how often it moved to another port of its NIC held_seq,
-    held_ns        packets that left the sender only some time after `sent_ns`, and how
-                             long after at most
-    """
+    """One flow's packets. Times are CLOCK_REALTIME ns; every deadline has a sequence number."""
 
     flow: ProbeStream
     sent_seq: Numbers
+    """Packets that the kernel accepted, in sending order."""
+
     sent_ns: Numbers
+    """As `sent_seq`."""
+
     refused_seq: Numbers
+    """Packets that the kernel refused (interface down, queue full)."""
+
     refused_ns: Numbers
+    """As `refused_seq`."""
+
     received_seq: Numbers
+    """Arrivals at the destination, in arrival order."""
+
     send_ns: Numbers
+    """When each arrival was sent."""
+
     receive_ns: Numbers
+    """The kernel's receive time of each arrival."""
+
     ttl: npt.NDArray[np.uint8]
+    """The TTL left of each arrival."""
+
     intended: int
+    """Packets due between start and stop."""
+
     lag_p99_ns: int
+    """How late packets were sent after their deadlines."""
+
     lag_max_ns: int
     port_moves: int = 0
+    """How often the flow moved to another port of its NIC."""
+
     held_seq: Numbers = field(default_factory=_NONE.copy)
+    """Packets that left the sender only some time after `sent_ns`."""
+
     held_ns: Numbers = field(default_factory=_NONE.copy)
+    """How long after at most."""
 
     @property
     def offered(self) -> int:
@@ -66,23 +82,26 @@ class FlowTransmission:
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """The costs and errors of one server's agent.
-
-    `backlog_ns`: how long arrived frames waited for it after a NIC would have passed them on.
-    `send_errors` counts refusals by errno name, `icrc_errors` frames with a wrong ICRC,
-    `unexpected` RoCE frames for no queue pair of the server, `misdated` frames that the kernel
-    stamped with a time before the run or to come, seen once a turn.
-    """
+    """The costs and errors of one server's agent."""
 
     server: str
     cpu_s: float
     backlog_ns: int
+    """How long arrived frames waited for it after a NIC would have passed them on."""
+
     socket_drops: int
     send_errors: Mapping[str, int]
+    """Refusals by errno name."""
+
     icrc_errors: int
+    """Frames with a wrong ICRC."""
+
     unexpected: int
+    """RoCE frames for no queue pair of the server."""
+
     drained: bool
     misdated: int = 0
+    """Frames that the kernel stamped with a time before the run or to come, seen once a turn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -52,22 +52,23 @@ request, PSN (InfiniBand Architecture Specification, 9.2)."""
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The common fields of all packets of one direction of a queue pair.
-
-    Both IP addresses have the same version. `ttl` is IPv6's hop limit too; `flow_label` is IPv6
-    only, None for the one that goes with the source port.
-    """
+    """The common fields of all packets of one direction of a queue pair."""
 
     source_mac: str
     next_hop_mac: str
     source_ip: str
+    """Of the same version as `destination_ip`."""
+
     destination_ip: str
     sport: int
     dest_qp: int
     dscp: int = DSCP_ROCE
     ecn: int = ECT_0
     ttl: int = DEFAULT_TTL
+    """IPv6's hop limit too."""
+
     flow_label: int | None = None
+    """IPv6 only; None for the one that goes with the source port."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,30 +29,39 @@ class Utilisation:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of a controller.
-
-    `started_unix_s` to `finished_unix_s` on CLOCK_REALTIME; `reasons` of `Reason`; `changed` and
-    `removed` entries, or messages for resilient groups, of `total`. For te: `demands` placed,
-    `lost` without a path, `overloaded` links, the greatest utilisation, and that of the optimum if
-    the engine knows it. `problems` are what could not be read or written.
-    """
+    """A round of a controller. Times are CLOCK_REALTIME."""
 
     started_unix_s: float
     finished_unix_s: float
     reasons: tuple[str, ...]
+    """Of `Reason`."""
+
     collect_ms: float
     engine_ms: float
     program_ms: float
     changed: int
+    """Entries, or messages for resilient groups, of `total`."""
+
     removed: int
+    """Entries, or messages for resilient groups, of `total`."""
+
     total: int
     demands: int = 0
+    """Demands that te placed."""
+
     lost: int = 0
+    """Demands without a path (te)."""
+
     overloaded: int = 0
+    """Overloaded links (te)."""
+
     max_utilisation: float = 0.0
     lp_bound: float | None = None
+    """The greatest utilisation of the optimum, if the engine of te knows it."""
+
     tiers: Mapping[str, Utilisation] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    """What could not be read or written."""
 
 
 class RoundLog:

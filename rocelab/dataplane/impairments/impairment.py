@@ -30,18 +30,21 @@ class ImpairmentKind(IntEnum):
 class Impairment:
     """One thing wrong with one direction of a cable, from `start_ns` until before `end_ns`.
 
-    share     of packets, drawn one by one, in steps of 2^-32
-    delay_ns  how much later they come, for Kind.DELAY alone; up to 10 s
-    times     CLOCK_MONOTONIC ns; without an end until it is cleared
-
     Raises InputError where a number is outside what the kernel takes.
     """
 
     kind: ImpairmentKind
     share: float = 1.0
+    """Of packets, drawn one by one, in steps of 2^-32."""
+
     delay_ns: int = 0
+    """How much later packets come, for Kind.DELAY alone; up to 10 s."""
+
     start_ns: int = 0
+    """CLOCK_MONOTONIC."""
+
     end_ns: int | None = None
+    """CLOCK_MONOTONIC; without an end until it is cleared."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:

@@ -30,35 +30,55 @@ _ENDS_OF_ALL = (JournalAction.TAKEN_OVER, JournalAction.LOST)
 class ClassCounters:
     """A port and class since the lab came up. Sizes are bytes, times ns of the lab's clock.
 
-    As a sender: what its peer asked of it (`pauses_received`, `resumes_received`) and what it did
-    (`paused_ns`, `longest_ns`, `transitions`); `queued`: what joined its queue, `sent`: what
-    reached the peer, `purged`: what the kernel freed on the way, `discarded`: by the watchdog,
-    `flushed`: of these, what had been in the queue, and counts as sent. As a receiver:
-    `pauses_sent`; what its switch held for it now and at most, also in its headroom; `late`:
-    packets admitted beyond it only because this machine stopped the peer late; `dropped`: for
-    which there was no room. A NIC has one receive buffer for all classes: `held` is what is in
-    it, and what it had no room for is dropped of the NIC's first lossless class.
+    A port counts as a sender (`pauses_received` to `longest_ns`, and what it queued and sent) and
+    as a receiver (`pauses_sent`, and what its switch held for it). A NIC has one receive buffer for
+    all classes: `held` is what is in it, and what it had no room for is dropped of the NIC's first
+    lossless class.
     """
 
     pauses_sent: int
     resumes_sent: int
     pauses_received: int
+    """What its peer asked of it."""
+
     resumes_received: int
+    """What its peer asked of it."""
+
     transitions: int
     paused_ns: int
     longest_ns: int
     is_paused: bool
     held: int
+    """What its switch holds for it now."""
+
     held_max: int
+    """What its switch held for it at most."""
+
     headroom_max: int
+    """What its switch held for it in its headroom at most."""
+
     admitted_packets: int
     late_packets: int
+    """Admitted beyond the memory only because this machine stopped the peer late."""
+
     dropped_packets: int
+    """For which there was no room."""
+
     queued_packets: int
+    """What joined its queue."""
+
     sent_packets: int
+    """What reached the peer."""
+
     purged_packets: int
+    """What the kernel freed on the way."""
+
     discarded_packets: int
+    """What the watchdog discarded."""
+
     flushed_packets: int
+    """Of the discarded ones, what had been in the queue, and counts as sent."""
+
     leaked_packets: int
     watchdog_fired: int
 

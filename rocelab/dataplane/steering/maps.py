@@ -31,20 +31,22 @@ _ENTRY = struct.Struct("=I16s16sI")
 
 @dataclass(frozen=True, slots=True)
 class NodeCounters:
-    """Counters of a switch's ports since the scheme was set, in packets.
-
-    steered    given a hash by the program
-    hits       for which there was a pin (path-pinning) or an entry (te)
-    misses     for which there was none: the switch chose as the kernel does
-    flowlets   that began a flowlet: a flow's first, and those after a pause
-    changes flowlets after a pause: the path was drawn again, and may be the same
-    """
+    """Counters of a switch's ports since the scheme was set, in packets."""
 
     steered: int
+    """Given a hash by the program."""
+
     hits: int
+    """For which there was a pin (path-pinning) or an entry (te)."""
+
     misses: int
+    """For which there was none: the switch chose as the kernel does."""
+
     flowlets: int
+    """That began a flowlet: a flow's first, and those after a pause."""
+
     changes: int
+    """Flowlets after a pause: the path was drawn again, and may be the same."""
 
 
 def node_ids(fabric: Fabric) -> dict[str, int]:

@@ -25,18 +25,18 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """`size_bytes` (> 0) from rank `source` to rank `destination`; `id` counts a schedule's sends.
-
-    `after` are ids of sends that must finish first. Each either arrives at `source`, which forwards
-    or combines its data, or was sent by `source` and finishes when it is acknowledged: the sender
-    knows by itself when it may start.
-    """
+    """`size_bytes` (> 0) from rank `source` to rank `destination`."""
 
     id: int
+    """The number of the send in its schedule."""
+
     source: int
     destination: int
     size_bytes: int
     after: tuple[int, ...]
+    """The sends that must finish first. Each either arrives at `source`, which forwards or combines
+    its data, or was sent by `source` and finishes when it is acknowledged: the sender knows by
+    itself when it may start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,25 +52,31 @@ class PauseReading:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A lab's counters. Ports are (node, interface).
-
-    `time_ns` is CLOCK_REALTIME before anything was read. `lost` are packets that one end of a link
-    sent and the other did not receive, by direction. `routes_incomplete` is by switch, `sessions`
-    by link. `gaps` has a sentence for what could not be read, and for each process that does not
-    work. `pauses` is None in a lab without lossless classes. `monotonic_ns` is CLOCK_MONOTONIC at
-    `time_ns`; None where that is on a clock that nobody sets.
-    """
+    """A lab's counters. Ports are (node, interface)."""
 
     time_ns: int
+    """CLOCK_REALTIME before anything was read."""
+
     ports: Mapping[Place, PortReading]
     queues: PortCounters
     lost: Mapping[DirectedLink, int]
+    """Packets that one end of a link sent and the other did not receive, by direction."""
+
     endpoints: Mapping[str, LiveCounters]
     routes_incomplete: Mapping[str, int]
+    """By switch."""
+
     sessions: Mapping[str, bool]
+    """By link."""
+
     gaps: tuple[str, ...] = ()
+    """A sentence for what could not be read, and for each process that does not work."""
+
     pauses: PauseReading | None = None
+    """None in a lab without lossless classes."""
+
     monotonic_ns: int | None = None
+    """CLOCK_MONOTONIC at `time_ns`; None where `time_ns` is on a clock that nobody sets."""
 
     def since_ns(self, before: Reading) -> int:
         """The time since another reading, also where the machine's clock was set meanwhile."""

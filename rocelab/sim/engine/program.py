@@ -38,21 +38,31 @@ class Rings:
 class Program:
     """T tasks and X transfers.
 
-    after: the tasks that task t waits for are after[after_start[t]:after_start[t + 1]], all with
-    lower numbers. delay_s: from their end until its transfers begin, T. latency_s: from its last
-    byte sent until the task is over, T. The transfers of task t are first_transfer[t] up to
-    first_transfer[t + 1]; flow: the flow whose path each takes, X; size_bits: bits of each on the
-    wire, X, > 0. A flow is a queue pair: its transfers run one after the other, in the order in
-    which they begin, and it counts as one when links are shared.
+    A flow is a queue pair: its transfers run one after the other, in the order in which they begin,
+    and it counts as one when links are shared.
     """
 
     after_start: Offsets
+    """T + 1. Task t waits for the tasks after[after_start[t]:after_start[t + 1]]."""
+
     after: Ints
+    """All of them have lower numbers than the task that waits."""
+
     delay_s: Floats
+    """T. From the end of the tasks that it waits for until its transfers begin."""
+
     latency_s: Floats
+    """T. From its last byte sent until the task is over."""
+
     first_transfer: Offsets
+    """T + 1. The transfers of task t are first_transfer[t] up to first_transfer[t + 1]."""
+
     flow: Ints
+    """X. The flow whose path each transfer takes."""
+
     size_bits: Floats
+    """X, > 0. Bits on the wire."""
+
     rings: Rings | None = None
 
     @property
@@ -75,15 +85,25 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """start_s, end_s: when each task's transfers began and when it was over, T; inf for never.
-    finish_s: when each transfer's last byte left, X; inf for never. sent_bits: bits that each send
-    carried. rate_times_s, rate_bps: the sum of all transfers' rates from each of these moments on.
-    solves: how often rates were computed."""
+    """When each of T tasks and X transfers ended. Times are inf for never."""
 
     start_s: Floats
+    """T. When the transfers of each task began."""
+
     end_s: Floats
+    """T. When each task was over."""
+
     finish_s: Floats
+    """X. When the last byte of each transfer left."""
+
     sent_bits: Floats
+    """What each send carried."""
+
     rate_times_s: Floats
+    """When the sum of all transfers' rates changed."""
+
     rate_bps: Floats
+    """That sum, from each of these moments on."""
+
     solves: int
+    """How often rates were computed."""

@@ -92,40 +92,71 @@ POINTS_KEPT = 2048
 
 
 class FairState(NamedTuple):
-    """F flows with E sends in all, over S sends.
-
-    start: F + 1. sends, share: E (share: empty where every send carries all of a flow).
-    list_start: S + 1; listed, listed_share: E, the flows on each send. row: S x 7. send, of_send:
-    5 x S. flow: 7 x F. of_flow: 13 x (F + 1).
-    """
+    """F flows with E sends in all, over S sends."""
 
     start: Offsets
+    """F + 1."""
+
     sends: Ints
+    """E."""
+
     share: Floats
+    """E; empty where every send carries all of a flow."""
+
     list_start: Offsets
+    """S + 1."""
+
     listed: Ints
+    """E. The flows on each send."""
+
     listed_share: Floats
+    """E."""
+
     row: Table
+    """S x 7."""
+
     send: Table
+    """5 x S."""
+
     of_send: Numbers
+    """5 x S."""
+
     flow: Table
+    """7 x F."""
+
     of_flow: Numbers
+    """13 x (F + 1)."""
 
 
 class Run(NamedTuple):
-    """X transfers of T tasks in C rings. transfer, of_transfer: 4 x X. ring: 3 x C. task: 6 x T.
-    of_task: 7 x (T + 1). next: tasks after each. clock, counts: see above. point: time, total rate.
-    """
+    """X transfers of T tasks in C rings."""
 
     transfer: Table
+    """4 x X."""
+
     of_transfer: Numbers
+    """4 x X."""
+
     ring: Table
+    """3 x C."""
+
     task: Table
+    """6 x T."""
+
     of_task: Numbers
+    """7 x (T + 1)."""
+
     next: Ints
+    """The tasks after each."""
+
     clock: Floats
+    """See above."""
+
     counts: Offsets
+    """See above."""
+
     point: Table
+    """Time and total rate."""
 
 
 def checked(paths: Paths, capacity_bps: Floats) -> None:

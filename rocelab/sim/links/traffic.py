@@ -34,24 +34,39 @@ MOST_STAGES = 64
 
 @dataclass(frozen=True, eq=False)
 class LinkTraffic:
-    """F flows in C chunks. start_s, packets, window, acked_bits: of each flow; window: in chunks,
-    which have as many packets as the flow's window; acked_bits: of the packets that an ACK is for,
-    when its ACKs are closest. The chunks of flow f are first[f] up to first[f + 1]; flow,
-    payload_bytes, wire_bits: of each chunk; packet_bits: of its first packet. All bits are those on
-    the wire. is_coarse: a chunk is a packet."""
+    """F flows in C chunks. All bits are those on the wire."""
 
     paths: Paths
     sending: Sending
     start_s: Floats
+    """F."""
+
     packets: Longs
+    """F."""
+
     window: Longs
+    """F. In chunks, which have as many packets as the flow's window."""
+
     first: Longs
+    """F + 1. The chunks of flow f are first[f] up to first[f + 1]."""
+
     flow: Longs
+    """C."""
+
     payload_bytes: Longs
+    """C."""
+
     wire_bits: Floats
+    """C."""
+
     packet_bits: Floats
+    """C. Bits of a chunk's first packet."""
+
     acked_bits: Floats
+    """F. Bits of the packets that an ACK is for, when its ACKs are closest."""
+
     is_coarse: bool = False
+    """A chunk is a packet."""
 
     def __len__(self) -> int:
         return len(self.start_s)

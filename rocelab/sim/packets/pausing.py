@@ -51,21 +51,28 @@ class BufferDrain:
 
 @dataclass(frozen=True, eq=False)
 class Pausing:
-    """Lossless classes (`rocelab.labfile.pfc`). xoff: 0 if it is dynamic.
-
-    Of each send, 2L: pool: the number of the switch that it enters, NONE for a NIC; headroom: of a
-    class, in bytes; delay_ps: from a threshold crossed at its end until its sender has stopped or
-    goes on. Of each switch: shared: memory for all its ports; reserve: that for headroom.
-    """
+    """Lossless classes (`rocelab.labfile.pfc`) of 2L sends and of the switches. Sizes are bytes."""
 
     classes: tuple[int, ...]
     pool: Longs
+    """2L. The number of the switch that a send enters, NONE for a NIC."""
+
     headroom: Longs
+    """2L. Of a class."""
+
     delay_ps: Longs
+    """2L. From a threshold crossed at its end until its sender has stopped or goes on."""
+
     shared: Longs
+    """Of each switch: memory for all its ports."""
+
     reserve: Longs
+    """Of each switch: memory for headroom."""
+
     reserved: int
     xoff: int
+    """0 if it is dynamic."""
+
     dynamic_th: int
     xon_offset: int
     watchdog: WatchdogTimes | None = None

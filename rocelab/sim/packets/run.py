@@ -53,40 +53,69 @@ _FEWER = "use --engine fluid, a smaller transport.window, a lower load or fewer 
 
 @dataclass(frozen=True, eq=False)
 class PacketRun(Outcome):
-    """An outcome, and data packets sent, ACKs and NAKs; packet_hops: transmissions of all packets.
-
-    Of each send, 2L: highest_bytes that a packet found in its queue, without the one under way;
-    marks, drops. marking: packets that queues of switches could mark at a depth above kmin, and
-    those that they did, by bin of depth (`rocelab.planning.queues.bin_edges_bytes`). Of each flow,
-    F: packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
-    timeouts; data packets that came before an earlier one. lost: packets of all kinds on links that
-    carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
-    many attempts. pause, 2L x lossless classes in use, ascending, and buffer, of receive buffers:
-    records of `rocelab.sim.packets.state`. data_sends: sends on some way of data, 2L. idle_s: from
-    when on no port sends any more: what was resent for nothing may leave after the last transfer's
-    end.
-    """
+    """An outcome, and the packets of 2L sends and F flows."""
 
     packets: int
+    """Data packets sent."""
+
     acks: int
+    """ACKs and NAKs."""
+
     packet_hops: int
+    """Transmissions of all packets."""
+
     highest_bytes: Longs
+    """2L. The most that a packet met in its queue, without the one under way."""
+
     marks: Longs
+    """2L."""
+
     drops: Longs
+    """2L."""
+
     marking: Longs
+    """Packets that queues of switches could mark at a depth above kmin, and those that they did, by
+    bin of depth (`rocelab.planning.queues.bin_edges_bytes`)."""
+
     marked: Longs
+    """F. Packets that its receiver got with a mark."""
+
     cnps: Longs
+    """F."""
+
     naks: Longs
+    """F."""
+
     retransmitted: Longs
+    """F. Packets sent again."""
+
     timeouts: Longs
+    """F."""
+
     out_of_order: Longs
+    """F. Data packets that came before an earlier one."""
+
     lost: int
+    """Packets of all kinds on links that carried nothing, at their ports, or without a route."""
+
     failed: int
+    """Queue pairs that gave up after too many attempts."""
+
     lossless: tuple[int, ...]
+    """The lossless classes in use, ascending."""
+
     pause: Records[Pause]
+    """2L x lossless classes."""
+
     buffer: Records[Buffer]
+    """Of receive buffers."""
+
     data_sends: Bools
+    """2L. Whether a send is on some way of data."""
+
     idle_s: float
+    """From when on no port sends any more: what was resent for nothing may leave after the last
+    transfer's end."""
 
 
 def run_packets(

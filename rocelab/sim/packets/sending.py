@@ -65,34 +65,56 @@ class Gathering:
 
 @dataclass(frozen=True, eq=False)
 class Sending:
-    """How flows send. messages: of each transfer, X. Of each flow, F: the NICs that send and
-    receive; the mtu; the most packets in flight and per ACK; the time until packets are sent again
-    and how often in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its
-    row of `rules`, -1 for no congestion control; reach: the window within which a receiver takes
-    packets beyond a gap, 0 for in order only; selective: whether NAKs then name what comes, and
-    senders send again only what is missing. admission: None without. gathering: of all hosts,
-    behind ports as a lab's; None: they take and send each packet when they may. family: of all
-    packets."""
+    """How F flows send X transfers."""
 
     messages: Messages
+    """X."""
+
     source: Longs
+    """F. The NICs that send."""
+
     destination: Longs
+    """F. The NICs that receive."""
+
     mtu: Longs
     window: Longs
+    """F. The most packets in flight."""
+
     ack_every: Longs
+    """F. The most packets per ACK."""
+
     ack_timeout_ns: Longs
+    """F. Until packets are sent again."""
+
     retries: Longs
+    """F. How often in a row packets are sent again."""
+
     ecn: Longs
+    """F. The ECN field of data."""
+
     data_class: Longs
+    """F. The traffic class of data."""
+
     ack_class: Longs
     cnp_class: Longs
     control: Longs
+    """F. The row of `rules`, -1 for no congestion control."""
+
     reach: Longs
+    """F. The window within which a receiver takes packets beyond a gap, 0 for in order only."""
+
     selective: Longs
+    """F. Whether NAKs then name what came, and senders send again only what is missing."""
+
     rules: Rates
     admission: SendAdmission | None = None
+    """None without."""
+
     gathering: Gathering | None = None
+    """Of all hosts, behind ports as a lab's; None: they take and send each packet when they may."""
+
     family: Family = Family.IPV4
+    """Of all packets."""
 
     @property
     def overhead_bytes(self) -> int:
@@ -124,9 +146,7 @@ class Sending:
 @dataclass(frozen=True, eq=False)
 class Queues:
     """The queues of switch ports: buffer, marking line and marked classes
-    (`rocelab.labfile.queues`). quantum: bytes that a class sends before the next one where they
-    share a port. burst_bytes: on the wire, what a lab's port saves up while it is idle: of each
-    send, or of all. pausing: None without lossless classes."""
+    (`rocelab.labfile.queues`)."""
 
     buffer_bytes: int
     kmin: int
@@ -134,10 +154,15 @@ class Queues:
     pmax: float
     marked: tuple[int, ...]
     quantum: int
+    """Bytes that a class sends before the next one where they share a port."""
+
     ports: PortModel = PortModel.STORE_AND_FORWARD
     burst_bytes: Longs | int = 0
+    """Bytes on the wire that a lab's port saves up while it is idle: of each send, or of all."""
+
     seed: int = 1
     pausing: Pausing | None = None
+    """None without lossless classes."""
 
 
 def gathering_of(network: Network) -> Gathering:

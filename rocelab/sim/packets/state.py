@@ -90,24 +90,29 @@ NIC's queue."""
 
 
 class Task:
-    """waiting: tasks that it waits for; open, coming: its transfers that are not acknowledged, not
-    arrived. The tasks that wait for it are next_task[first_next:last_next], those before
-    first_acked for the arrival of its data, the others for its last ACK. starts_as: its place among
-    those that start at one instant."""
+    """A task. Others wait for it: next_task[first_next:first_acked] for the arrival of its data,
+    next_task[first_acked:last_next] for its last ACK."""
 
     ready_ps: int
     start_ps: int
     end_ps: int
     delay_ps: int
     waiting: int
+    """Tasks that it waits for."""
+
     open: int
+    """Its transfers that are not acknowledged."""
+
     coming: int
+    """Its transfers that have not arrived."""
+
     first_transfer: int
     last_transfer: int
     first_next: int
     first_acked: int
     last_next: int
     starts_as: int
+    """Its place among those that start at one instant."""
 
 
 class Transfer:
@@ -136,12 +141,7 @@ class FlowWay:
 
 
 class Flow:
-    """The sender and the receiver of a queue pair, with the size classes of first packets and of
-    those between. control: its row in `rule`, -1 for none; reach: of a receiver that takes packets
-    beyond a gap, its window, else 0. Of the packets before lost_to those that no NAK named are
-    lost; `again` is the first of them that was not sent again. clearance: its row of those, -1 of
-    one that sends without. posted: the PSN up to which it may send; posting: its transfer of which
-    the next message is."""
+    """The sender and the receiver of a queue pair."""
 
     nic: int
     next_flow: int
@@ -152,11 +152,17 @@ class Flow:
     highest_psn: int
     window: int
     first_size: int
+    """The size class of first packets."""
+
     middle_size: int
+    """The size class of packets between the first and the last."""
+
     ack_every: int
     ecn: int
     data_class: int
     control: int
+    """Its row in `rule`, -1 for none."""
+
     acking: int
     sent: int
     left_retries: int
@@ -173,6 +179,8 @@ class Flow:
     arriving: int
     nak_sent: int
     reach: int
+    """Of a receiver that takes packets beyond a gap, its window, else 0."""
+
     last: int
     total: int
     sent_ps: int
@@ -186,23 +194,38 @@ class Flow:
     cnp_due_ps: int
     out_of_order: int
     posting: int
+    """Its transfer that the next message is of."""
+
     posted: int
+    """The PSN up to which it may send."""
+
     clearance: int
+    """Its row of clearances, -1 of one that sends without."""
+
     selective: int
     again: int
+    """The first lost packet that was not sent again."""
+
     lost_to: int
+    """Of the packets before it, those that no NAK named are lost."""
 
 
 class Clearance:
-    """Of a flow whose packets clear others to send: messages that are cleared and not posted yet,
-    and the data flows that wait for them, `pairs` from first_pair on, which get messages in turn,
-    `parts` at once."""
+    """Of a flow whose packets clear others to send."""
 
     cleared: int
+    """Messages that are cleared and not posted yet."""
+
     initial: int
     parts: int
+    """How many messages a data flow gets at once."""
+
     first_pair: int
+    """The first of the data flows that wait for them, which get messages in turn."""
+
     pairs: int
+    """How many data flows wait for them."""
+
     next_pair: int
 
 
@@ -237,21 +260,32 @@ class Port:
 
 
 class Host:
-    """Of a port. is_idle: there was nothing to send by it; next_port: of its server. `free_ps` of
-    such a port is the host's; its NIC's queue, of lossless classes, can begin a packet at
-    shaped_ps, and is_shaping while a timer for it is set. In the row of the server's first_port,
-    when the host woke_ps and is due_ps to wake next, and what has arrived meanwhile."""
+    """Of a port of a server whose arrivals are gathered. `free_ps` of such a port is the host's.
+    What the whole server does is in the row of its first port."""
 
     is_idle: int
+    """There was nothing to send by the port."""
+
     first_port: int
     next_port: int
+    """Of its server."""
+
     woke_ps: int
+    """When the server woke."""
+
     due_ps: int
+    """When the server is to wake next."""
+
     first_arrived: int
+    """What arrived since then begins here."""
+
     last_arrived: int
     wakes: int
     shaped_ps: int
+    """When the NIC's queue, of lossless classes, can begin a packet."""
+
     is_shaping: int
+    """A timer for `shaped_ps` is set."""
 
 
 class Queue:
@@ -409,34 +443,31 @@ class Counts:
 
 
 class State(NamedTuple):
-    """starts: all tasks as they start at one instant, NIC by NIC, in an order that the seed draws,
-    those of a NIC in their own.
-
-    bitmap: a row for each flow, three bitmaps behind one another of the packets in the window of a
-    receiver that takes them beyond gaps: whether each has come, whether it asked for an ACK, and,
-    of a selective sender, whether a NAK named it. pace: a row for each flow, rule: one for each set
-    of parameters (`rocelab.sim.packets.control`).
-
-    clearance, of admission, pause, pool and buffer, of lossless classes, and host, of hosts that
-    gather arrivals, are empty without. path: ways of packets, port by port, each up to END or LOST;
-    the first cell is LOST. queue, pause: a row per class of each port, the strict ones first.
-
-    sizes: bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs. ring_of, delay_ps: of
-    the serialisation at each rate, of each size class; ring -1 for a timer. ring: one for each
-    constant delay, the last that of propagation. timer: a binary heap. due: the time of each ring's
-    front and of the heap's root, or NEVER.
-    """
+    """The tables of a run. `clearance`, of admission, `pause`, `pool` and `buffer`, of lossless
+    classes, and `host`, of hosts that gather arrivals, are empty without."""
 
     task: Records[Task]
     transfer: Records[Transfer]
     flow: Records[Flow]
     bitmap: Bitmaps
+    """A row for each flow, three bitmaps behind one another of the packets in the window of a
+    receiver that takes them beyond gaps: whether each has come, whether it asked for an ACK, and,
+    of a selective sender, whether a NAK named it."""
+
     pace: Rates
+    """A row for each flow."""
+
     rule: Rates
+    """A row for each set of parameters (`rocelab.sim.packets.control`)."""
+
     port: Records[Port]
     queue: Records[Queue]
+    """A row per class of each port, the strict ones first."""
+
     marking: Records[Marking]
     pause: Records[Pause]
+    """As `queue`."""
+
     pool: Records[Pool]
     buffer: Records[Buffer]
     host: Records[Host]
@@ -444,13 +475,30 @@ class State(NamedTuple):
     packet: Records[Packet]
     next_task: Longs
     starts: Longs
+    """All tasks as they start at one instant, NIC by NIC, in an order that the seed draws, those of
+    a NIC in their own."""
+
     path: Ints
+    """Ways of packets, port by port, each up to END or LOST; the first cell is LOST."""
+
     sizes: Longs
+    """Bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs."""
+
     ring_of: Longs
+    """Of the serialisation at each rate, of each size class; -1 for a timer."""
+
     delay_ps: Longs
+    """Of the serialisation at each rate, of each size class."""
+
     ring: Records[Ring]
+    """One for each constant delay, the last that of propagation."""
+
     event: Records[Event]
     timer: Records[Event]
+    """A binary heap."""
+
     due: Longs
+    """The time of each ring's front and of the heap's root, or NEVER."""
+
     rules: Rules
     counts: Counts
