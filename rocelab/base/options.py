@@ -32,23 +32,28 @@ _KEY = "option"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How commands take a field. `name` is its name if it is not the field's.
-
-    `read` makes the value of the text, or of the list of texts where the option may be given
-    `several` times, and raises RefusedError. `words` are what the shell completes. `says_default`:
-    the help says the default itself.
-    """
+    """How commands accept a field."""
 
     help: str
     name: str = ""
+    """Its name if it is not the field's."""
+
     metavar: str | None = None
     panel: str | None = None
     minimum: float | None = None
     maximum: float | None = None
     read: Callable[[Any], object] | None = None
+    """Makes the value of the text, or of the list of texts if the option is `several`. Raises
+    RefusedError."""
+
     words: Callable[[], Iterable[str]] | None = None
+    """What the shell completes."""
+
     several: bool = False
+    """The option may be given several times."""
+
     says_default: bool = False
+    """The help text itself states the default."""
 
 
 def option(

@@ -28,11 +28,7 @@ SESSION_END_BYTES = 224 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CatalogRow:
-    """A lab. A GPU has one NIC.
-
-    `memory_bytes` is an estimate; `uses` names the features that the spec needs; `fits` is whether
-    the machine has that much memory.
-    """
+    """A lab. A GPU has one NIC."""
 
     name: str
     kind: str
@@ -41,8 +37,13 @@ class CatalogRow:
     gpus: int
     sessions: int
     memory_bytes: int
+    """An estimate."""
+
     uses: tuple[str, ...]
+    """The features that the spec needs."""
+
     fits: bool
+    """Whether the machine has that much memory."""
 
 
 def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:

@@ -47,22 +47,22 @@ _KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node. Servers have no daemons, sessions or routes to wait for.
-
-    `daemons` has the process id of each daemon that should run, None if it does not. A route is
-    complete when the kernel holds it with every next hop of the plan, each with carrier. `problem`
-    names a daemon that a signal has stopped, or whose answer cannot be read.
-    """
+    """One node. Servers have no daemons, sessions or routes to wait for."""
 
     name: str
     role: Role
     daemons: Mapping[str, int | None]
+    """The process id of each daemon that should run, None if it does not."""
+
     sessions_established: int
     sessions_expected: int
     routes_complete: int
+    """Routes that the kernel holds with every next hop of the plan, each with carrier."""
+
     routes_expected: int
     pss_bytes: int
     problem: str | None = None
+    """Names a daemon that a signal has stopped, or whose answer cannot be read."""
 
     @property
     def converged(self) -> bool:
@@ -312,16 +312,19 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownLab:
-    """A lab that has a record, or the remains of one. Without a usable record the next four are
-    None and `problem` says why. `nodes` is None for a user who may not see them."""
+    """A lab that has a record, or the remains of one. `nodes` to `runtime` are None without a
+    usable record."""
 
     name: str
     state: Presence
     nodes: int | None
+    """None also for a user who may not see them."""
+
     started_unix_s: float | None
     version: str | None
     runtime: str | None
     problem: str | None = None
+    """Why there is no usable record."""
 
 
 _ROOTS = "only root may read what is on record of it"

@@ -91,17 +91,18 @@ class DeclaredType:
 
 @dataclass(frozen=True, slots=True)
 class FieldPlace:
-    """The place of an error: its path in the file and the declaration there.
-
-    `model` holds the last key of the path. `union` is the place of the outermost union passed and
-    `member` the member tried there.
-    """
+    """The place of an error: its path in the file and the declaration there."""
 
     path: KeyPath
     declared: DeclaredType
     model: type[BaseModel] | None = None
+    """The model that holds the last key of the path."""
+
     union: FieldPlace | None = None
+    """The place of the outermost union passed."""
+
     member: str | int | None = None
+    """The member of `union` that was tried there."""
 
     @property
     def description(self) -> str | None:

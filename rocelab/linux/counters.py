@@ -56,24 +56,29 @@ class OtherCounters:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounters:
-    """A queue since its port was created. Bytes are those of frames without FCS.
-
-    `packets` and `bytes` passed the buffer's limit (with engine `red`: left the queue). `marked`
-    were ECN capable and marked here; sch_red counts marks before drops, so that with engine `red` a
-    packet may be marked and dropped. `ce_out` left with a mark, set here or before. `depth_bytes`
-    is the queue at the time of reading. `others`: what of all these was not RoCEv2. None: the
-    engine `red` cannot count it.
-    """
+    """A queue since its port was created. Bytes are those of frames without FCS."""
 
     packets: int
+    """Passed the buffer's limit (with engine `red`: left the queue)."""
+
     bytes: int
+    """As `packets`."""
+
     marked: int
+    """ECN capable and marked here. sch_red counts marks before drops, so that with engine `red` a
+    packet may be marked and dropped."""
+
     dropped_packets: int
     depth_bytes: int
+    """The queue at the time of reading."""
+
     dropped_bytes: int | None
     ce_out: int | None
+    """Left with a mark, set here or before."""
+
     on_arrival: DepthCounters | None
     others: OtherCounters | None = None
+    """What of all these was not RoCEv2. None: the engine `red` cannot count it."""
 
 
 PortCounters = Mapping[Place, Mapping[int, QueueCounters]]

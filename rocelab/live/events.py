@@ -24,21 +24,28 @@ class CarrierEvent:
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """An end of a BGP session came up or went down, by its bgpd's log, which has `t_ns` too.
-
-    `neighbour` is FRR's name for the other end, `peer` the node there. `link` and `peer` are None
-    for a neighbour that is not of the lab. `cause` is that of `rocelab.results.stages.Cause`,
-    `detail` FRR's words for it.
-    """
+    """An end of a BGP session came up or went down."""
 
     t_ns: int
+    """By the log of its bgpd."""
+
     link: str | None
+    """None for a neighbour that is not in the lab."""
+
     node: str
     neighbour: str
+    """FRR's name for the other end."""
+
     peer: str | None
+    """The node of the other end; None for a neighbour that is not in the lab."""
+
     up: bool
     cause: str
+    """That of `rocelab.results.stages.Cause`."""
+
     detail: str
+    """FRR's words for the cause."""
+
     kind: Literal["session"] = "session"
 
 

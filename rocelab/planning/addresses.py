@@ -28,14 +28,18 @@ class AddressUse(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddressRange:
-    """`count` distinct numbers from `first` to `last`, not necessarily without gaps: ASNs,
-    addresses, or prefixes. `roles`: of the nodes, or of both ends of links, the lower first. `zone`
-    is that of the nodes or of the lower ends."""
+    """Distinct numbers, not necessarily without gaps: ASNs, addresses, or prefixes."""
 
     use: AddressUse
     roles: tuple[str, ...]
+    """Of the nodes, or of both ends of links, the lower first."""
+
     zone: int | None
+    """That of the nodes or of the lower ends."""
+
     count: int
+    """How many of the numbers from `first` to `last` are used."""
+
     first: str
     last: str
 

@@ -56,17 +56,20 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One end of a link, at a node of that role.
-
-    `index` is the interface's number in its namespace. `address` is `a.b.c.d/31`, or `a.b.c.d/32`
-    if a NIC's ports share one, or None if the link is unnumbered.
-    """
+    """One end of a link."""
 
     node: str
     role: Role
+    """Of the node."""
+
     interface: str
     index: int
+    """The interface's number in its namespace."""
+
     address: str | None
+    """`a.b.c.d/31`, or `a.b.c.d/32` if a NIC's ports share one, or None if the link is
+    unnumbered."""
+
     mac: str
 
     def __str__(self) -> str:

@@ -61,18 +61,18 @@ class QueuedPort:
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """The queues of all switch ports, which differ only in their rate.
-
-    `class_of_dscp` has an entry per DSCP. `bin_edges_bytes` are the lower edges of the bins in
-    which depths are counted; the last bin has no upper edge.
-    """
+    """The queues of all switch ports, which differ only in their rate."""
 
     ports: tuple[QueuedPort, ...]
     buffer_bytes: int
     ecn: EcnSpec
     class_of_dscp: tuple[int, ...]
+    """An entry per DSCP."""
+
     marked_classes: tuple[int, ...]
     bin_edges_bytes: tuple[int, ...]
+    """The lower edges of the bins in which depths are counted; the last bin has no upper edge."""
+
     lossless_classes: tuple[int, ...] = ()
     nics: tuple[QueuedPort, ...] = ()
     """Ports of servers: they have a rate, and no slot, as their queues are not counted."""

@@ -41,20 +41,23 @@ _IMPLIED = "ipv6/conf/default/disable_ipv6"
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A node as a container.
-
-    `entrypoint` is its command, None for the image's own start-up; `files` are texts by path in the
-    container; `sysctls` are set before anything runs; `commands` are for its shell, in order, when
-    all its interfaces are up. They have no single quote and no `$`, which containerlab expands, and
-    are run as one command: each entry of `exec` costs a start of `docker exec`.
-    """
+    """A node as a container."""
 
     name: str
     role: Role
     entrypoint: str | None
+    """Its command, None for the image's own start-up."""
+
     files: Mapping[str, str]
+    """Texts by path in the container."""
+
     sysctls: Mapping[str, str]
+    """Set before anything runs."""
+
     commands: tuple[str, ...]
+    """For its shell, in order, when all its interfaces are up. They have no single quote and no
+    `$`, which containerlab expands, and are run as one command: each entry of `exec` costs a start
+    of `docker exec`."""
 
     def source(self, path: str) -> str:
         """The file for `path`, relative to the rendered folder."""

@@ -78,15 +78,16 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A line between two boxes.
-
-    `links` join each pair of their nodes; `nics` are the numbers of a server's NICs at its end.
-    """
+    """A line between two boxes."""
 
     upper: SketchCell
     lower: SketchCell
     links: int
+    """How many join each pair of their nodes."""
+
     nics: tuple[int, ...]
+    """The numbers of a server's NICs at its end."""
+
     plane: int | None
     """The upper end's zone, if the lower end is outside it and there are other zones."""
 

@@ -115,18 +115,24 @@ def columns(unit: Unit, *titles: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells, one for each column. The first `names` columns identify a row. `foot`: a last
-    row, such as totals. `most`: so many rows are enough where there is no page. A table that is not
-    `sortable` has an order that means something."""
+    """Rows of cells, one for each column."""
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     names: int = 1
+    """How many columns, from the first, identify a row."""
+
     caption: str = ""
     foot: Row = ()
+    """A last row, such as totals."""
+
     most: int | None = None
+    """How many rows are enough where there is no page."""
+
     sortable: bool = True
+    """Without it the order of the rows means something."""
+
     page_only: bool = False
 
 
@@ -229,23 +235,31 @@ Block = Section | Chapter | Table | Figure | Note | Items | Code | Cards | Repla
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A report.
-
-    name, verdict: what was run and how it ended, `link-flap` and `passed`; without a verdict, None.
-    kind: the command, `rocelab drill`, and on what. lead, meta: a paragraph, and where and when.
-    card: what happened. answer: what a reader wants to know next: pages begin with both, and a
-    terminal, where the last lines are seen, ends with both. On a page `blocks` are folded.
-    """
+    """A report. On a page `blocks` are folded."""
 
     title: str
     blocks: tuple[Block, ...]
     name: str = ""
+    """What was run, such as `link-flap`."""
+
     verdict: Toned | None = None
+    """How it ended, such as `passed`; None for a report without a verdict."""
+
     kind: str = ""
+    """The command, such as `rocelab drill`, and on what."""
+
     lead: Text = ""
+    """A paragraph."""
+
     meta: str = ""
+    """Where and when."""
+
     card: Answer | None = None
+    """What happened. Pages begin with it; a terminal, where the last lines are seen, ends with
+    it."""
+
     answer: tuple[Block, ...] = ()
+    """What a reader wants to know next; it follows `card`."""
 
 
 def text_of(cell: Cell, column: Column) -> str:

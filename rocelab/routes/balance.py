@@ -62,10 +62,14 @@ def balance(loads: Sequence[float]) -> Balance:
 @dataclass(frozen=True, slots=True)
 class RandomBalance:
     """The expectation for equal flows if each group's are hashed uniformly over its links. All
-    figures are of all groups together; `flows` and `links` are totals."""
+    figures are of all groups together."""
 
     flows: int
+    """A total."""
+
     links: int
+    """A total."""
+
     mmr: float
     mmr_p99: float
     jfi: float
@@ -132,19 +136,18 @@ class GroupBalance:
 
 @dataclass(frozen=True, slots=True)
 class TierBalance:
-    """One tier in one direction: all its links together, and each group of parallel ones.
-
-    `worst_group` is the node whose group has the highest MMR, None if nothing was carried. `random`
-    is the expectation for uniform hashing in each group over all links, if the number of flows that
-    crossed each group is known.
-    """
+    """One tier in one direction: all its links together, and each group of parallel ones."""
 
     tier: str
     direction: Direction
     all_links: Balance
     groups: tuple[GroupBalance, ...]
     worst_group: str | None
+    """The node whose group has the highest MMR, None if nothing was carried."""
+
     random: RandomBalance | None
+    """The expectation for uniform hashing in each group over all links, if the number of flows that
+    crossed each group is known."""
 
 
 def link_loads(fabric: Fabric, packets: Mapping[DirectedLink, int]) -> tuple[LinkLoad, ...]:
@@ -200,15 +203,25 @@ def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedChoices:
-    """Two choices in a row of some flows: at stage `first` option `x`, then at stage `second`
-    option `y` of `options`. `group` is the number of the group of links of the second choice."""
+    """Two choices in a row of some flows."""
 
     first: str
+    """The stage of the first choice."""
+
     second: str
+    """The stage of the second choice."""
+
     x: Ints
+    """The option of the first choice."""
+
     y: Ints
+    """The option of the second choice."""
+
     group: Ints
+    """The number of the group of links of the second choice."""
+
     options: Ints
+    """How many options the second choice has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def _timeline(lines: Sequence[str] = ()) -> TimelineSpec:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to simulate.
+    """How to simulate: the options of `rocelab simulate`, whose help describes them.
 
     Raises InputError for options that the engine does not have.
     """

@@ -32,6 +32,10 @@ SHARED = frozenset(
 """Names of public classes that two modules have."""
 
 
+MANY = 5
+"""A class of so many fields has a docstring for each that needs one, not a paragraph for all."""
+
+
 def targets(statement: ast.stmt) -> Sequence[ast.expr]:
     """What an assignment assigns to; nothing for another statement."""
     match statement:
@@ -102,6 +106,26 @@ def test_no_two_modules_have_a_public_class_of_one_name() -> None:
     shared = {name: paths for name, paths in modules.items() if len(paths) > 1}
     assert {name: paths for name, paths in shared.items() if name not in SHARED} == {}
     assert shared.keys() >= SHARED
+
+
+def fields_of(holder: ast.ClassDef) -> list[str]:
+    return [
+        statement.target.id
+        for statement in holder.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    ]
+
+
+def test_what_a_field_is_stands_below_it() -> None:
+    refused = []
+    for path in sorted((ROOT / "rocelab").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and len(names := fields_of(node)) >= MANY:
+                keys = "|".join(names)
+                listing = rf"(?:^|[.;]\s+)(?:(?:{keys}),\s+)*({keys}):\s"
+                listed = re.findall(listing, ast.get_docstring(node) or "")
+                refused += [f"{path.relative_to(ROOT)}: {node.name}: {listed}"] if listed else []
+    assert refused == []
 
 
 def test_what_a_key_of_a_document_is_stands_below_its_field() -> None:

@@ -46,14 +46,18 @@ OneRound = Callable[[Report], None]
 
 @dataclass(frozen=True, slots=True)
 class ControlledLab:
-    """A lab and its scheme, as the lab's file says. collector: the kernels' tables. demands: the
-    folder in which running traffic publishes its flows. table: the entries of the switches."""
+    """A lab and its scheme, as the lab's file describes them."""
 
     fabric: Fabric
     scheme: Scheme
     collector: Collector
+    """Of the kernels' tables."""
+
     demands: Path
+    """The folder in which running traffic publishes its flows."""
+
     table: EntryTable
+    """The entries of the switches."""
 
     def collect(self, report: Report) -> tuple[Mapping[str, Fib], Sequence[Demand]]:
         """Every switch's table, and the flows of running traffic, largest first."""

@@ -14,18 +14,25 @@ from rocelab.results.stages import HOLD_NS, Stages, holds_until
 
 @dataclass(frozen=True, slots=True)
 class WorstEvent:
-    """The event of a run that cost most packets; its number counts from 1. stages: None if they
-    were not measured. out_ns: the longest loss of connectivity of a flow, back_ns: when the last
-    flow was back, both None if that was not measured. open: flows that did not recover."""
+    """The event of a run that cost most packets."""
 
     number: int
+    """Counts from 1."""
+
     record: EventRecord
     flows: int
     out_ns: int | None
+    """The longest loss of connectivity of a flow; None if it was not measured."""
+
     back_ns: int | None
+    """When the last flow was back; None if it was not measured."""
+
     resolution_ns: float
     open: int
+    """Flows that did not recover."""
+
     stages: Stages | None
+    """None if they were not measured."""
 
 
 def worst_event(run: ProbeRun) -> WorstEvent | None:

@@ -46,28 +46,32 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedFlow:
-    """A flow. path: numbers of its links before the first event, empty if it is not known."""
+    """A flow."""
 
     name: str
     source: str
     destination: str
     sport: int
     path: tuple[int, ...]
+    """Numbers of its links before the first event, empty if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedFlow(RecordedFlow):
-    """When a flow lost packets: of each outage its start, its end (None: the end of the run) and
-    the packets. convergence_ns: of the worst event, None if there is nothing to measure.
-    resolution_ns: its times are no finer."""
+    """A flow of probes, and when it lost packets."""
 
     affected: int
     sent: int
     lost: int
     reordered: int
     convergence_ns: int | None
+    """Of the worst event, None if there is nothing to measure."""
+
     resolution_ns: int
+    """The flow's times are no finer."""
+
     outages: tuple[tuple[int, int | None, int], ...]
+    """Of each its start, its end (None: the end of the run) and the packets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +122,34 @@ class Samples:
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """One valid run, of probes with `flows` and rates, or of `jobs` with `flows`; or a lab with
-    `samples`; or one cell of several, with `loads`, `flows` and no time. Times are the lab's, whose
-    clock runs `dilation` times slower than the modelled network's.
-
-    loads: packets of the same traffic, undisturbed, or packets or bytes of the jobs, by number of
-    the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are, flows_are, paths_are:
-    in words. about: what a cell's figures are, in words.
-    """
+    `samples`; or one cell of several, with `loads`, `flows` and no time. Times are the lab's."""
 
     title: str
     dilation: float
+    """How many times slower the lab's clock runs than the modelled network's."""
+
     begin_ns: int
     end_ns: int
     events: list[Entry]
     loads: list[int]
+    """Packets of the same traffic, undisturbed, or packets or bytes of the jobs, by number of the
+    direction (link i has 2 i up and 2 i + 1 down)."""
+
     loads_are: str
+    """In words."""
+
     about: str = ""
+    """What a cell's figures are, in words."""
+
     rates_are: str = ""
+    """In words."""
+
     flows_are: str = ""
+    """In words."""
+
     paths_are: str = ""
+    """In words."""
+
     flows: Sequence[RecordedFlow] = field(default_factory=list)
     totals: Rates | None = None
     rates: Rates | None = None

@@ -45,12 +45,7 @@ _SHELL_CONFIGURATION = "service integrated-vtysh-config\n"
 
 @dataclass(frozen=True, slots=True)
 class FrrInstallation:
-    """An FRR installation. Paths are as a daemon sees them, whose `/` is `root`.
-
-    `run_folder` holds the sockets of mgmtd, if there is one, and of its clients: it is compiled in.
-    `libraries` are folders that programs need in LD_LIBRARY_PATH. `vtysh` is empty if there is
-    none.
-    """
+    """An FRR installation. Paths are as a daemon sees them, whose `/` is `root`."""
 
     version: str
     folder: str
@@ -58,9 +53,14 @@ class FrrInstallation:
     group: int
     has_mgmtd: bool
     run_folder: str
+    """The sockets of mgmtd, if there is one, and of its clients: it is compiled in."""
+
     vtysh: str
+    """Empty if there is none."""
+
     root: str = "/"
     libraries: tuple[str, ...] = ()
+    """Folders that programs need in LD_LIBRARY_PATH."""
 
     @property
     def stack(self) -> str:

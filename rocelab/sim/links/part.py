@@ -25,13 +25,14 @@ from rocelab.sim.windows import serialised_s
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The links of a network, 2L, and their flows. round_s: of each flow, F, as of `rounds_s`."""
+    """The links of a network, 2L, and their F flows."""
 
     traffic: LinkTraffic
     capacity_bps: Floats
     latency_s: float
     queues: Queues
     round_s: Floats
+    """F, as in `rounds_s`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,17 +90,26 @@ def run_links(
 
 @dataclass(slots=True)
 class Sums:
-    """The counts of links so far, as of `PacketRun`: by flow, F, and by send, 2L. packets, acks: at
-    the links of NICs. packet_hops: of each link once, though the next ones are run with it; NAKs
-    and CNPs go back over the link that dropped or marked alone."""
+    """The counts of links so far, as in `PacketRun`."""
 
     by_flow: dict[str, Longs]
+    """F."""
+
     by_send: dict[str, Longs]
+    """2L."""
+
     marking: Longs
     sent_bits: Floats
     packets: int = 0
+    """At the links of NICs."""
+
     acks: int = 0
+    """At the links of NICs."""
+
     packet_hops: int = 0
+    """Of each link once, though the next ones are run with it; NAKs and CNPs go back only over the
+    link that dropped or marked."""
+
     failed: int = 0
     idle_s: float = 0.0
 

@@ -116,14 +116,17 @@ class Task:
 
 
 class Transfer:
-    """A run of equal messages (`rocelab.jobs.messages`). message: packets of each message;
-    last_size: the size class of its last packet, or its only one."""
+    """A run of equal messages (`rocelab.jobs.messages`)."""
 
     packets: int
     end_psn: int
     next_transfer: int
     message: int
+    """Packets of each message."""
+
     last_size: int
+    """The size class of its last packet, or its only one."""
+
     finish_ps: int
     task: int
     queue_pair: int
@@ -238,14 +241,14 @@ class Turns:
 
 
 class Port:
-    """free_ps: when it can begin a packet; while idle it saves up burst_ps at most. early: the ring
-    by which packets leave as they begin, -1 for none. highest: the most that a packet found in its
-    queue."""
+    """A port: the sending end of a link."""
 
     busy: int
     queued: int
     depth: int
     highest: int
+    """The most that a packet met in its queue."""
+
     carried: int
     rate: int
     buffer: int
@@ -255,8 +258,13 @@ class Port:
     drops: int
     draws: int
     free_ps: int
+    """When it can begin a packet."""
+
     burst_ps: int
+    """The most that it saves up while idle."""
+
     early: int
+    """The ring by which packets leave as they begin, -1 for none."""
 
 
 class Host:
@@ -360,14 +368,17 @@ class Buffer:
 
 
 class Packet:
-    """next: of free ones, and of a queue. The psn of an ACK is one more than the last that it
-    acknowledges."""
+    """A packet."""
 
     next: int
+    """Of free ones, and of a queue."""
+
     flow: int
     place: int
     size_class: int
     psn: int
+    """That of an ACK is one more than the last that it acknowledges."""
+
     kind: int
     ce: int
     class_: int
@@ -426,7 +437,7 @@ class Rules:
 
 
 class Counts:
-    """host_timers: those of hosts that are set, also for later than is due now."""
+    """Counts of a run, and the present."""
 
     now_ps: int
     free: int
@@ -439,6 +450,8 @@ class Counts:
     failed: int
     lost_packets: int
     host_timers: int
+    """Timers of hosts that are set, also for later than is due now."""
+
     most_host_timers: int
 
 
