@@ -36,6 +36,7 @@ from rocelab.labfile.fields import (
     takes_text,
 )
 from rocelab.labfile.model import LabSpec
+from rocelab.labfile.references import with_contents
 from rocelab.labfile.scalars import read_scalar
 from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems, read_source
 
@@ -45,7 +46,7 @@ Found = tuple[FieldPlace, ErrorDetails]
 
 def load_spec(path: Path) -> LabSpec:
     """The lab that a YAML file describes. Raises SpecError with every problem of a stage."""
-    return read_model(path, LabSpec)
+    return validate(with_contents(read_source(path), path.parent), LabSpec)
 
 
 def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:
@@ -60,9 +61,8 @@ def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:
 
 def read_name(path: Path) -> str:
     """The name in a lab's file, which may have problems elsewhere. Raises SpecError."""
-    source = read_source(path)
-    name = source.data.get("name")
-    return name if isinstance(name, str) and is_name(name) else validate(source, LabSpec).name
+    name = read_source(path).data.get("name")
+    return name if isinstance(name, str) and is_name(name) else load_spec(path).name
 
 
 def read_model(path: Path, model: type[Model]) -> Model:
@@ -90,7 +90,7 @@ def validate(source: YamlSource, model: type[Model]) -> Model:
     named = {_path(source, *mistake) for mistake in mistakes}
     problems += [
         Problem(
-            source.file,
+            source.file_of(path),
             source.line(path),
             dotted(path),
             "has no value",
@@ -169,7 +169,7 @@ def _problem(
             got = shown(value) if takes_text(place.declared) else described(value)
             message = f"expected {phrase(place.declared)}, got {got}"
             hint = _value_hint(place, value)
-    return Problem(source.file, source.line(path), dotted(path), message, hint)
+    return Problem(source.file_of(path), source.line(path), dotted(path), message, hint)
 
 
 def _path(source: YamlSource, place: FieldPlace, error: ErrorDetails) -> KeyPath:

@@ -69,6 +69,15 @@ class YamlSource:
     file: str
     data: dict[str, Data]
     lines: Mapping[KeyPath, int]
+    files: Mapping[KeyPath, str] = field(default_factory=dict)
+    """The other files that values were read from, by the key path of what each holds."""
+
+    def file_of(self, path: KeyPath) -> str:
+        """The file that holds the value at `path`."""
+        return next(
+            (self.files[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.files),
+            self.file,
+        )
 
     def line(self, path: KeyPath) -> int | None:
         """The line of `path`, or of the nearest block around it."""

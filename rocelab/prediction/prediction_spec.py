@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from io import StringIO
 from itertools import islice
 from operator import is_
@@ -22,7 +21,7 @@ from pydantic.fields import FieldInfo
 from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.base.files import NotTextError, read_input, text_of
 from rocelab.base.units import SizeBytes
-from rocelab.base.wording import KeyPath, RefusedError, name_hint
+from rocelab.base.wording import RefusedError, name_hint
 from rocelab.jobs.flow_list import MOST_FLOWS
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.sport import QPN_LIMIT
@@ -32,6 +31,7 @@ from rocelab.labfile.model import HashingSpec
 from rocelab.labfile.scalars import read_scalar
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.labfile.source import Data, YamlSource, raise_problems, read_source
+from rocelab.labfile.table import TableFormat, check_header, read_cell, read_table
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.matrix import FlowRow
 
@@ -94,6 +94,14 @@ def read_asked(scheme: str | None, hashing: str | None = None) -> PredictionOver
     return validate(YamlSource(COMMAND_LINE, data, {}), PredictionOverrides)
 
 
+FLOWS_TABLE = TableFormat(
+    "flows",
+    "flows",
+    {name: field.is_required() for name, field in FlowSpec.model_fields.items()},
+    MOST_FLOWS,
+)
+
+
 def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
     """The flows of a file, CSV by its ending and YAML otherwise.
 
@@ -108,7 +116,7 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
     is_csv = path.suffix.lower() == ".csv"
     if is_csv and (rows := _read_columns(path, ports)) is not None:
         return rows
-    source = _read_csv(path) if is_csv else read_source(path)
+    source = read_table(path, FLOWS_TABLE) if is_csv else read_source(path)
     spec = validate(source, FlowSetSpec)
     rows = [
         FlowRow(
@@ -135,7 +143,7 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
 
 def _read_columns(path: Path, ports: Mapping[NicRef, int]) -> list[FlowRow] | None:
     """The flows of a CSV, of which each column's different cells are validated once, as a file has
-    very many; None if one has a problem, for `_read_csv` and `validate` to say which."""
+    very many; None if one has a problem, for `read_table` and `validate` to say which."""
     try:
         columns = _columns(path)
     except (OSError, NotTextError, csv.Error, SpecError, RefusedError, ValidationError):
@@ -163,9 +171,10 @@ def _columns(path: Path) -> dict[str, list[Any]] | None:
     `MOST_FLOWS` lines of as many cells as the header. Raises what readers and validators raise."""
     reader = csv.reader(StringIO(text_of(read_input(path)), newline=""), strict=True)
     header = [name.strip() for name in next(reader, [])]
-    _check_header(str(path), header)
-    lines = [cells for cells in islice(reader, MOST_FLOWS + 1) if cells]
-    if not 0 < len(lines) <= MOST_FLOWS or set(map(len, lines)) != {len(header)}:
+    check_header(str(path), header, FLOWS_TABLE)
+    most = FLOWS_TABLE.most_rows
+    lines = [cells for cells in islice(reader, most + 1) if cells]
+    if not 0 < len(lines) <= most or set(map(len, lines)) != {len(header)}:
         return None
     cells_of = dict(zip(header, zip(*lines, strict=True), strict=True))
     return {
@@ -180,7 +189,7 @@ def _values(field: FieldInfo, cells: Sequence[str]) -> list[Any]:
     filled = [text for text in texts if text.strip()]
     if len(filled) < len(texts) and field.is_required():
         raise RefusedError("an empty cell")
-    data = [_cell(text) for text in filled]
+    data = [read_cell(text) for text in filled]
     if None in data:
         raise RefusedError("a cell without a value")
     many: Any = list
@@ -224,68 +233,3 @@ def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
         error = InputError(f"the NIC has {ports} port", "leave leaves_by out")
         misfits.append(("leaves_by", error))
     return misfits
-
-
-def _read_csv(path: Path) -> YamlSource:
-    """The rows with the same keys and values as in YAML, each with its line."""
-    file = str(path)
-    try:
-        text = StringIO(text_of(read_input(path)), newline="")
-        reader = csv.DictReader(text, strict=True)
-        header = [name.strip() for name in reader.fieldnames or ()]
-        _check_header(file, header)
-        reader.fieldnames = header
-        return _rows(file, reader)
-    except OSError as error:
-        raise SpecError([Problem(file, None, "", f"cannot be read: {error.strerror}")]) from None
-    except NotTextError as error:
-        raise SpecError([Problem(file, error.line, "", str(error), error.hint)]) from None
-    except csv.Error as error:
-        raise SpecError([Problem(file, reader.line_num, "", f"not CSV: {error}")]) from None
-
-
-def _rows(file: str, reader: csv.DictReader[str]) -> YamlSource:
-    rows: list[Data] = []
-    lines: dict[KeyPath, int] = {("flows",): 1}
-    problems = []
-    for number, cells in enumerate(reader, 1):
-        index, line = len(rows), reader.line_num
-        if number > MOST_FLOWS:
-            problem = f"more than {MOST_FLOWS:,} flows; at most that many are read"
-            raise SpecError([Problem(file, line, "", problem, "split the file")])
-        if None in cells or None in cells.values():
-            columns = len(reader.fieldnames or ())
-            problems.append(Problem(file, line, "", f"expected {columns} columns"))
-            continue
-        lines["flows", index] = line
-        try:
-            rows.append({name: _cell(text) for name, text in cells.items() if text.strip()})
-        except RefusedError as error:
-            problems.append(Problem(file, line, "", error.message, error.hint))
-    if problems:
-        raise_problems(problems)
-    return YamlSource(file, {"flows": rows}, lines)
-
-
-@lru_cache(2**16)
-def _cell(text: str) -> Data:
-    return read_scalar(text.strip(), None, plain=True)
-
-
-def _check_header(file: str, header: Sequence[str]) -> None:
-    known = list(FlowSpec.model_fields)
-    hint = f"the first line names columns: {', '.join(known)}"
-    problems = [
-        Problem(file, 1, "", f"unknown column {name!r}", hint)
-        for name in header
-        if name not in known
-    ]
-    problems += [
-        Problem(file, 1, name, "missing column", hint)
-        for name, field in FlowSpec.model_fields.items()
-        if field.is_required() and name not in header
-    ]
-    if len(set(header)) < len(header):
-        problems.append(Problem(file, 1, "", "a column is named twice", hint))
-    if problems:
-        raise SpecError(problems)

@@ -428,7 +428,7 @@ def test_a_number_that_cannot_be_read_names_its_option(text: str) -> None:
 def test_a_table_of_too_many_flows_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predict_spec, "MOST_FLOWS", 3)
+    monkeypatch.setattr(predict_spec, "FLOWS_TABLE", replace(predict_spec.FLOWS_TABLE, most_rows=3))
     table = tmp_path / "flows.csv"
     row = "srv1-1,srv2-1,1000\n"
     table.write_text("source,destination,sport\n" + 3 * row)
@@ -485,7 +485,7 @@ def test_a_right_table_is_not_read_line_by_line(
     def refuse(_: Path) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(predict_spec, "_read_csv", refuse)
+    monkeypatch.setattr(predict_spec, "read_table", refuse)
     table = tmp_path / "flows.csv"
     table.write_text(CSV)
     assert len(read_flows(table, FABRICS["zone-1-1"])) == 2

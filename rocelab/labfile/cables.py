@@ -1,0 +1,42 @@
+"""Reads a list of cables: a CSV with a line for each, or a drawing of graphviz's language.
+
+The columns of a CSV are `a_node`, `a_port`, `b_node`, `b_port`, and what a cable has of its own:
+`rate`, `mtu`, `delay`. The result is the links of a fabric of kind `graph`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocelab.labfile.source import Data, YamlSource
+from rocelab.labfile.table import TableFormat, read_table
+
+MOST_CABLES = 2**17
+_ENDS = ("a_node", "b_node")
+_CABLES = TableFormat(
+    "links",
+    "cables",
+    dict.fromkeys(_ENDS, True)
+    | dict.fromkeys(("a_port", "b_port", "rate", "mtu", "delay", "queues"), False),
+    MOST_CABLES,
+)
+
+
+def read_cables(path: Path) -> YamlSource:
+    """The links in a list of cables, each with its line. Raises SpecError."""
+    source = read_table(path, _CABLES)
+    rows = source.data["links"]
+    assert isinstance(rows, list)
+    links: list[Data] = [_link(row) for row in rows if isinstance(row, dict)]
+    return YamlSource(source.file, {"links": links}, source.lines)
+
+
+def _link(row: dict[str, Data]) -> dict[str, Data]:
+    link = {key: value for key, value in row.items() if not key.endswith(("_node", "_port"))}
+    for end in ("a", "b"):
+        node, port = row.get(f"{end}_node"), row.get(f"{end}_port")
+        if node is not None:
+            link[end] = str(node) if port is None else f"{node}:{port}"
+    if "rate" in link:
+        link["rate"] = str(link["rate"])
+    return link
