@@ -53,12 +53,18 @@ class FabricKind(SpecModel):
     """The roles of its switches, one a tier."""
     zone_words: ClassVar[Mapping[Role, str]] = MappingProxyType({})
     """The word for the zones whose lowest switches have a role: `AI zone`, `pod`, `plane`."""
+    is_regular: ClassVar[bool] = True
+    """Whether switches of a role and a zone are wired alike, and links join tiers that follow."""
 
     kind: str
 
     @abstractmethod
     def layout(self) -> Layout:
         """The nodes, NICs and cables, in build order."""
+
+    def given_asns(self) -> frozenset[str]:
+        """The nodes whose AS numbers the file gives; a lab may number the others anew."""
+        return frozenset()
 
     def counts(self) -> HomeCounts:
         """The size of the fabric, the same as that of its layout; a kind whose fabrics are large

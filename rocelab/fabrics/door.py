@@ -26,6 +26,8 @@ def _kind(name: str, value: object) -> type[FabricKind]:
     kind = kind_model(name, value, FabricKind)  # type: ignore[type-abstract]
     roles = getattr(kind, "roles", ())
     tiers = sorted(role.tier for role in roles)
+    if not kind.is_regular:
+        tiers = sorted(set(tiers))
     if not tiers or tiers != list(range(1, tiers[-1] + 1)) or tiers[-1] > TOP_TIER:
         raise ValueError(f"{kind.__name__}.roles needs a role for tier 1 and those above, up to 3")
     for role in roles:

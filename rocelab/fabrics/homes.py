@@ -7,6 +7,7 @@ in microseconds for 32,256 GPUs, or from its layout.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from rocelab.fabrics.addressing import SPACE_START, AddressSpace, block_size
@@ -35,13 +36,17 @@ class Home:
         return 1 if self.is_dual else 2
 
 
-def homes_of(layout: Layout, space: AddressSpace) -> list[Home]:
-    """The homes of a layout, each with the next block of `space`, in build order.
+def homes_of(layout: Layout, space: AddressSpace, numbered: Set[int] = frozenset()) -> list[Home]:
+    """The homes of a layout, each with the next block of `space`, in build order. numbered: the
+    NICs whose addresses are given, which take none of the block; a home of these alone has none.
 
     Raises AddressSpaceFullError.
     """
     homes = []
-    for switches, nics in _nics_of_homes(layout).items():
+    for switches, below in _nics_of_homes(layout).items():
+        nics = [nic for nic in below if nic not in numbered]
+        if below and not nics:
+            continue
         size = _home_size(len(nics), is_dual=len(switches) == 2)
         homes.append(Home(switches, tuple(nics), space.take(size), size))
     return homes
@@ -97,5 +102,5 @@ def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
         if site.role.tier == 1:
             homes.setdefault(shared.get(site.name, (site.name,)), [])
     for number, attachment in enumerate(layout.attachments):
-        homes[attachment.switches].append(number)
+        homes.setdefault(attachment.switches, []).append(number)
     return homes

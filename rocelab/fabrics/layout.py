@@ -27,6 +27,27 @@ class Site:
     role: Role
     zone: int | None
     asn: int | None = None
+    loopbacks: tuple[str, ...] = ()
+    """The addresses of its loopback that are given, at most one of a family."""
+    router_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a cable has of its own; without, it is as usual in the lab."""
+
+    ports: tuple[str | None, str | None] = (None, None)
+    """The names of its ports as on the switch, the lower end's first."""
+    rate_bps: int | None = None
+    mtu: int | None = None
+    delay_ns: int | None = None
+    queues: str | None = None
+    """The name of the queue settings of its ports."""
+    addresses: tuple[tuple[str, str], ...] = ()
+    """The addresses of its ends with their lengths, the lower end's first, a pair a family."""
+
+
+USUAL = Wiring()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +56,23 @@ class Attachment:
 
     server: str
     switches: tuple[str, ...]
+    wiring: tuple[Wiring, ...] = ()
+    """Of the cable of each port; empty if all are as usual."""
+
+    def wiring_of(self, port: int) -> Wiring:
+        """The wiring of the cable of a port, by its place."""
+        return self.wiring[port] if self.wiring else USUAL
 
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """The `parallel`-th cable (from 1) between a switch and one of the tier above."""
+    """The `parallel`-th cable (from 1) between a switch and one of the tier above, or, in a fabric
+    without tiers, another."""
 
     lower: str
     upper: str
     parallel: int
+    wiring: Wiring = USUAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ a spec, so the file format of labs does not have it; records and results do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -66,6 +66,8 @@ class AdoptedLink(SpecModel):
 class AdoptedSpec(SpecModel):
     """A fabric that `rocelab adopt` found. `routes` has, by switch and prefix, the interfaces of
     the next hops that its kernel had then: what a lab that is whole has."""
+
+    is_regular: ClassVar[bool] = True
 
     kind: Annotated[Literal["adopted"], Field(description="the kind of fabric")]
     nodes: Annotated[tuple[AdoptedNodeSpec, ...], Field(strict=False)]

@@ -16,7 +16,13 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from rocelab.base.units import DURATION, DurationNs, RateBps
 from rocelab.base.wording import RefusedError, described, name_hint
 from rocelab.fabrics.addressing import SPACE_SIZE
+from rocelab.fabrics.asns import with_asns, with_own_asns
+from rocelab.fabrics.door import layout_of
 from rocelab.fabrics.fabric_spec import FabricSpec
+from rocelab.fabrics.homes import HomeCounts, counted
+from rocelab.fabrics.layout import Layout
+from rocelab.fabrics.overrides import OverridesSpec, overridden
+from rocelab.labfile.addresses import AddressesSpec, check_numbers
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel, short_form
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.queues import QueuesSpec
@@ -305,6 +311,12 @@ class LabSpec(SpecModel):
 
     name: Annotated[Name, Field(description="names the lab's namespaces and files")]
     fabric: Annotated[FabricSpec, Field(description="nodes and how they are wired")]
+    overrides: Annotated[
+        OverridesSpec, Field(description="nodes and links that differ from the kind of fabric")
+    ] = OverridesSpec()
+    addresses: Annotated[
+        AddressesSpec, Field(description="where addresses and AS numbers come from")
+    ] = AddressesSpec()
     links: Annotated[LinksSpec, Field(description="rates, MTU and delay")] = LinksSpec()
     routing: Annotated[RoutingSpec, Field(description="BGP, BFD and addressing")] = RoutingSpec()
     hashing: Annotated[
@@ -338,6 +350,34 @@ class LabSpec(SpecModel):
             )
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _graphs_have_no_policy_unless_asked(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        fabric, routing = value.get("fabric"), value.get("routing", {})
+        is_graph = isinstance(fabric, Mapping) and fabric.get("kind") == "graph"
+        if is_graph and isinstance(routing, Mapping) and "valley_free" not in routing:
+            return {**value, "routing": {**routing, "valley_free": False}}
+        return value
+
+    @model_validator(mode="after")
+    def _exceptions_fit(self) -> Self:
+        if not self.overrides.is_empty:
+            try:
+                overridden(layout_of(self.fabric), self.overrides)
+            except RefusedError as error:
+                keys = [("overrides", *path) for path in error.keys]
+                raise RefusedError(error.message, error.hint, keys) from None
+        return self
+
+    @model_validator(mode="after")
+    def _numbers_suffice(self) -> Self:
+        if self.fabric.is_regular and self.addresses == AddressesSpec():
+            return self  # `is_numbered` knows without a layout
+        check_numbers(self.layout, self.addresses, numbered=self.is_numbered)
+        return self
+
     @model_validator(mode="after")
     def _lossless_classes_leave_memory_to_share(self) -> Self:
         pfc, links = self.queues.pfc, self.links
@@ -352,12 +392,29 @@ class LabSpec(SpecModel):
             check_shared_memory(pfc, [(to_switch, 1)])
         return self
 
+    def layout(self) -> Layout:
+        """The nodes, NICs and cables, with the exceptions and AS numbers of the lab, in build
+        order. Raises AsnsExhaustedError."""
+        layout = layout_of(self.fabric)
+        if not self.routing.valley_free and self.fabric.is_regular:
+            layout = with_own_asns(layout)
+        layout = overridden(layout, self.overrides)
+        given = {name for name, node in self.overrides.nodes.items() if node.asn is not None}
+        ranges = {role: spec.range for role, spec in self.addresses.asns.items()}
+        return with_asns(layout, ranges, given | self.fabric.given_asns())
+
+    def counts(self) -> HomeCounts:
+        """The size of the fabric."""
+        return counted(self.layout()) if self.overrides.is_rewired else self.fabric.counts()
+
     @property
     def is_numbered(self) -> bool:
         """Whether links between switches have addresses: `auto` numbers them if they fit."""
         if self.routing.numbering is not Numbering.AUTO:
             return self.routing.numbering is Numbering.NUMBERED
-        counts = self.fabric.counts()
+        if self.addresses != AddressesSpec():
+            return True
+        counts = self.counts()
         return counts.addresses + counts.addresses % 2 + 2 * counts.sessions <= SPACE_SIZE
 
 

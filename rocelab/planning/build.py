@@ -8,145 +8,190 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
 
 from rocelab.base.errors import InputError
 from rocelab.fabrics.addressing import (
-    ASN_BASE,
     AddressSpace,
     AddressSpaceFullError,
+    Family,
     dotted,
-    prefix_text,
+    number_of,
 )
-from rocelab.fabrics.door import layout_of
-from rocelab.fabrics.homes import homes_of
-from rocelab.fabrics.layout import Attachment, Cable, Layout, Site, interface_name
+from rocelab.fabrics.layout import USUAL, Layout, Site, Wiring, interface_name
+from rocelab.fabrics.numbers import Ends, Numbers, numbers_of
+from rocelab.fabrics.ports import interfaces_of
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import LabSpec, Numbering, SeedPlan
 from rocelab.planning import adopted
-from rocelab.planning.fabric import Fabric, Link, Node, Port, Prefix
+from rocelab.planning.fabric import Fabric, Link, Node, Port
 
 
 def build_fabric(spec: LabSpec) -> Fabric:
     """The fabric that `spec` describes. Raises AddressSpaceFullError if it does not fit."""
     if isinstance(spec, AdoptedLabSpec):
         return adopted.fabric(spec, spec.fabric)
-    layout = layout_of(spec.fabric)
+    layout = spec.layout()
     numbering = spec.routing.numbering
     if numbering is Numbering.AUTO:
         try:
             return _build(spec, layout, numbered=True)
         except AddressSpaceFullError:
             return _build(spec, layout, numbered=False)
-    try:
-        return _build(spec, layout, numbered=numbering is Numbering.NUMBERED)
-    except AddressSpaceFullError as error:
-        if numbering is Numbering.NUMBERED:
-            raise AddressSpaceFullError(
-                f"{error}; routing.numbering: unnumbered needs none for switch-to-switch links"
-            ) from error
-        raise
+    return _build(spec, layout, numbered=numbering is Numbering.NUMBERED)
 
 
 def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
-    space = AddressSpace()
-    start_of: dict[int, int] = {}
-    loopback_of: dict[str, int] = {}
-    prefixes_of: dict[str, list[Prefix]] = {}
-    for home in homes_of(layout, space):
-        switches = home.switches
-        origins = prefixes_of.setdefault(switches[0], [])
-        origins.append(Prefix(prefix_text(home.start, home.size), switches))
-        starts = [home.start + index * home.step for index in range(len(home.nics))]
-        start_of.update(zip(home.nics, starts, strict=True))
-        if home.is_dual:
-            origins += [Prefix(f"{dotted(start)}/32", switches, per_port=True) for start in starts]
-        else:
-            loopback_of[switches[0]] = home.start + home.step * len(home.nics)
+    # Before anything is made: a fabric that does not fit is known early.
+    numbers, *other = (
+        numbers_of(layout, spec.addresses.pools(family), numbered=numbered)
+        for family in spec.addresses.families
+    )
+    prefixes = [prefix for one in (numbers, *other) for prefix in one.prefixes]
+    router_ids = _router_ids(spec, layout, numbers)
+    nodes = tuple(
+        Node(
+            site.name,
+            site.role,
+            site.zone,
+            site.asn,
+            numbers.loopbacks.get(site.name),
+            hash_seed(spec.hashing.seed, site),
+            other[0].loopbacks.get(site.name) if other else None,
+            router_ids.get(site.name),
+        )
+        for site in layout.sites
+    )
+    return Fabric(spec, nodes, _links(spec, layout, [numbers, *other]), tuple(prefixes), numbered)
 
-    nodes: list[Node] = []
-    prefixes: list[Prefix] = []
+
+def _router_ids(spec: LabSpec, layout: Layout, numbers: Numbers) -> dict[str, str]:
+    """The BGP identifier of each switch: its own, its IPv4 loopback, or one of the lab's pool."""
+    pool = spec.addresses.router_ids
+    network = ip_network(pool or Family.IPV4.default_space)
+    taken = [number_of(site.router_id) for site in layout.sites if site.router_id is not None]
+    space = AddressSpace.of(network, taken)
+    identifiers = {}
     for site in layout.sites:
-        loopback = None
-        if site.role is not Role.SERVER:
-            if site.name not in loopback_of:
-                loopback_of[site.name] = space.take(1)
-                prefixes.append(Prefix(f"{dotted(loopback_of[site.name])}/32", (site.name,)))
-            prefixes += prefixes_of.get(site.name, ())
-            loopback = dotted(loopback_of[site.name])
-        seed = hash_seed(spec.hashing.seed, site)
-        asn = site.asn
-        if asn is not None and not spec.routing.valley_free:
-            asn = ASN_BASE + len(nodes)  # a path with a valley crosses a tier twice
-        nodes.append(Node(site.name, site.role, site.zone, asn, loopback, seed))
+        if not site.role.is_switch:
+            continue
+        if site.router_id is not None:
+            identifiers[site.name] = site.router_id
+        elif pool is None and numbers.family is Family.IPV4:
+            identifiers[site.name] = numbers.loopbacks[site.name]
+        else:
+            identifiers[site.name] = dotted(space.take(1))
+    return identifiers
 
-    # Before any link is made: a fabric that does not fit is known early.
-    pairs = [_point_to_point(space.take(2)) if numbered else (None, None) for _ in layout.cables]
-    role_of = {site.name: site.role for site in layout.sites}
-    links: list[Link] = []
+
+@dataclass(frozen=True, slots=True)
+class _Cabling:
+    """A link before its ports have names: the lower node, the upper node and its wiring."""
+
+    lower: str
+    upper: str
+    parallel: int
+    wiring: Wiring
+    rate_bps: int
+    ends: tuple[Ends | None, ...]
+    """The addresses of its ends, one pair a family."""
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The names of its ports: its own, or those of the neighbours."""
+        lower, upper = self.wiring.ports
+        return (
+            lower or interface_name(self.upper, self.parallel),
+            upper or interface_name(self.lower, self.parallel),
+        )
+
+
+def _cablings(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> Iterator[_Cabling]:
+    """The links in build order: those of NICs, then those between switches."""
     cabled: Counter[tuple[str, str]] = Counter()
-    ports = dict.fromkeys(role_of, 0)
-    mtu = spec.links.mtu
-    for number, attachment in enumerate(layout.attachments):
-        addresses = _nic_addresses(attachment, start_of[number], loopback_of)
-        for switch, ends in zip(attachment.switches, addresses, strict=True):
-            cabled[attachment.server, switch] += 1
-            cable = Cable(attachment.server, switch, cabled[attachment.server, switch])
-            links.append(
-                _link(cable, role_of, ends, len(links), ports, spec.links.server_rate, mtu)
+    for index, nic in enumerate(layout.attachments):
+        for port, switch in enumerate(nic.switches):
+            cabled[nic.server, switch] += 1
+            yield _Cabling(
+                nic.server,
+                switch,
+                cabled[nic.server, switch],
+                nic.wiring_of(port),
+                spec.links.server_rate,
+                tuple(one.nics[index][port] for one in numbers),
             )
-    for cable, pair in zip(layout.cables, pairs, strict=True):
-        links.append(_link(cable, role_of, pair, len(links), ports, spec.links.rate, mtu))
-    return Fabric(spec, tuple(nodes), tuple(links), tuple(prefixes), numbered)
+    for index, cable in enumerate(layout.cables):
+        yield _Cabling(
+            cable.lower,
+            cable.upper,
+            cable.parallel,
+            cable.wiring,
+            spec.links.rate,
+            tuple(one.cables[index] for one in numbers),
+        )
 
 
-def _nic_addresses(
-    attachment: Attachment, start: int, loopback_of: Mapping[str, int]
-) -> list[tuple[str, str]]:
-    """The addresses of a NIC's links. A single port has a /31; two ports share an address, and
-    their switches use their loopback's."""
-    if len(attachment.switches) == 1:
-        return [_point_to_point(start)]
-    return [
-        (f"{dotted(start)}/32", f"{dotted(loopback_of[switch])}/32")
-        for switch in attachment.switches
-    ]
-
-
-def _point_to_point(start: int) -> tuple[str, str]:
-    """The two addresses of a /31, the lower end's first (RFC 3021)."""
-    return f"{dotted(start)}/31", f"{dotted(start + 1)}/31"
-
-
-def _link(
-    cable: Cable,
-    role_of: Mapping[str, Role],
-    ends: tuple[str | None, str | None],
-    number: int,
-    ports: dict[str, int],
-    rate_bps: int,
-    mtu: int,
-) -> Link:
-    """A link over `cable` with the addresses of its lower and upper end. `ports` counts the ports
-    of each node so far, and then has two more.
+def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[Link, ...]:
+    """The links.
 
     MAC addresses are locally administered and count links, so a capture identifies the cable.
     Interface indexes are even at lower ends and odd at upper ends, never the same at both: with
     equal ones the kernel takes a veth's loss of carrier for not urgent and may report it up to 1 s
     late (net/core/link_watch.c, linkwatch_urgent_event, which ignores namespaces).
     """
-    lower, upper, parallel = cable.lower, cable.upper, cable.parallel
-    mac_tail = ":00:" + number.to_bytes(4, "big").hex(":")
-    ports[lower] += 1
-    ports[upper] += 1
-    to_upper, to_lower = interface_name(upper, parallel), interface_name(lower, parallel)
-    return Link(
-        Port(lower, role_of[lower], to_upper, 2 * ports[lower], ends[0], "02" + mac_tail),
-        Port(upper, role_of[upper], to_lower, 2 * ports[upper] + 1, ends[1], "06" + mac_tail),
-        rate_bps,
-        mtu,
-    )
+    cablings = list(_cablings(spec, layout, numbers))
+    interfaces = _interfaces(layout, cablings)
+    role_of = {site.name: site.role for site in layout.sites}
+    ports = dict.fromkeys(role_of, 0)
+    links = []
+    for number, cabling in enumerate(cablings):
+        mac_tail = ":00:" + number.to_bytes(4, "big").hex(":")
+        made = []
+        for end, (node, label) in enumerate(
+            zip((cabling.lower, cabling.upper), cabling.labels, strict=True)
+        ):
+            ports[node] += 1
+            interface = interfaces[node].get(label, label)
+            own, *other = (pair[end] if pair is not None else None for pair in cabling.ends)
+            made.append(
+                Port(
+                    node,
+                    role_of[node],
+                    interface,
+                    2 * ports[node] + end,
+                    own,
+                    ("02", "06")[end] + mac_tail,
+                    other[0] if other else None,
+                    None if label == interface else label,
+                )
+            )
+        wiring = cabling.wiring
+        links.append(
+            Link(
+                made[0],
+                made[1],
+                cabling.rate_bps if wiring.rate_bps is None else wiring.rate_bps,
+                spec.links.mtu if wiring.mtu is None else wiring.mtu,
+                spec.links.delay if wiring.delay_ns is None else wiring.delay_ns,
+                wiring.queues,
+            )
+        )
+    return tuple(links)
+
+
+def _interfaces(layout: Layout, cablings: Sequence[_Cabling]) -> dict[str, dict[str, str]]:
+    """Of each node, Linux's names for the ports that have names of their own."""
+    labels: dict[str, list[str]] = {site.name: [] for site in layout.sites}
+    for cabling in cablings:
+        if cabling.wiring.ports != USUAL.ports:
+            for node, label in zip((cabling.lower, cabling.upper), cabling.labels, strict=True):
+                labels[node].append(label)
+    return {node: interfaces_of(names) for node, names in labels.items() if names} | {
+        node: {} for node, names in labels.items() if not names
+    }
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:
@@ -170,7 +215,9 @@ def plan(spec: LabSpec) -> Fabric:
     try:
         return build_fabric(spec)
     except AddressSpaceFullError as error:
+        unnumbered = "; routing.numbering: unnumbered needs none for switch-to-switch links"
+        message = str(error) + unnumbered * (spec.routing.numbering is Numbering.NUMBERED)
         raise InputError(
-            f"lab {spec.name} does not fit: {error}",
+            f"lab {spec.name} does not fit: {message}",
             hint="fewer switches or NICs, or routing.numbering: unnumbered",
         ) from None

@@ -79,7 +79,7 @@ def is_up_down(fabric: Fabric) -> bool:
     It does where a lowest switch announces only its own prefixes, and the switches above any other
     share an ASN: they reject what it learned from one of them (RFC 4271 section 9.1.2).
     """
-    if fabric.observed is not None or not fabric.spec.routing.valley_free:
+    if fabric.observed is not None or not fabric.valley_free:
         return False
     asns: dict[str, set[int | None]] = {}
     for link in fabric.trunks:
@@ -143,7 +143,7 @@ def _has_shortest_paths(fabric: Fabric) -> bool:
     """Whether each switch passes on all routes and has an ASN of its own: then the routes of a
     prefix are all shortest paths to the switches that announce it, and nothing else."""
     asns = {node.asn for node in fabric.switches}
-    if fabric.observed is not None or fabric.spec.routing.valley_free:
+    if fabric.observed is not None or fabric.valley_free:
         return False
     return None not in asns and len(asns) == len(fabric.switches)
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from rocelab.base.family import Family
+from rocelab.fabrics.numbers import Prefix as Prefix
 from rocelab.fabrics.roles import Role, tier_name
-from rocelab.labfile.model import HashPolicy, LabSpec
+from rocelab.labfile.model import USUAL_CABLE_NS, HashPolicy, LabSpec
 
 MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
@@ -43,6 +44,10 @@ class Node:
     asn: int | None
     loopback: str | None
     hash_seed: int
+    other_loopback: str | None = None
+    """In a lab of both families, its loopback's address of the one that RoCE does not use."""
+    router_id: str | None = None
+    """Its BGP identifier, in the form of an IPv4 address (RFC 4271, section 4.2)."""
 
     @property
     def is_switch(self) -> bool:
@@ -71,15 +76,24 @@ class Port:
     unnumbered."""
 
     mac: str
+    other_address: str | None = None
+    """In a lab of both families, its address of the one that RoCE does not use."""
+    label: str | None = None
+    """Its name on the switch, if Linux does not take it for an interface."""
 
     def __str__(self) -> str:
-        return f"{self.node}:{self.interface}"
+        return f"{self.node}:{self.name}"
+
+    @property
+    def name(self) -> str:
+        """Its name as people write it: that on the switch."""
+        return self.interface if self.label is None else self.label
 
     @property
     def is_shared(self) -> bool:
         """Whether another port has the same address, so that the port reaches only the far
         end's."""
-        return self.address is not None and self.address.endswith("/32")
+        return self.address is not None and self.address.endswith(("/32", "/128"))
 
     @property
     def ip(self) -> str:
@@ -91,12 +105,18 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A cable: `a` is the end nearer the servers, `b` the end nearer the top."""
+    """A cable: `a` is the end nearer the servers, `b` the end nearer the top; between switches of
+    one tier, `a` is the end that the lab's file names first."""
 
     a: Port
     b: Port
     rate_bps: int
     mtu: int
+    delay_ns: int | None = None
+    """What the modelled link adds to a packet's time, one way. None: nothing in labs, and in
+    simulations what is usual."""
+    queues: str | None = None
+    """The name of its ports' queue settings, if they differ from the lab's."""
 
     def __hash__(self) -> int:
         """The hash of its name, which is unique in a fabric; hashing all fields takes long."""
@@ -106,6 +126,11 @@ class Link:
     def name(self) -> str:
         """`rtsw1:ctsw2`: the lower node and its interface, unique in a fabric."""
         return str(self.a)
+
+    @property
+    def cable_ns(self) -> int:
+        """The modelled time for which what it carries is on its cable, as pauses count it."""
+        return USUAL_CABLE_NS if self.delay_ns is None else self.delay_ns
 
     @property
     def tier(self) -> str:
@@ -199,19 +224,6 @@ class Nic:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
-    """An IPv4 prefix and the switches that announce it.
-
-    `per_port` marks the prefix of a two-port NIC: each switch announces it while it has carrier to
-    the NIC.
-    """
-
-    prefix: str
-    origins: tuple[str, ...]
-    per_port: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Observed:
     """What a lab that others made had when it was adopted, where a planned one has what its policy
     says."""
@@ -244,8 +256,45 @@ class Fabric:
 
     @property
     def family(self) -> Family:
-        """What RoCE, probes and predictions are of."""
-        return Family.IPV4
+        """The family of the addresses that RoCE, probes and predictions use."""
+        return self.spec.addresses.families[0]
+
+    @property
+    def is_dual(self) -> bool:
+        """Whether it has addresses of both families."""
+        return len(self.spec.addresses.families) > 1
+
+    @cached_property
+    def space(self) -> tuple[str, ...]:
+        """Prefixes that hold every prefix that is announced, of all families."""
+        addresses = self.spec.addresses
+        pools = [
+            ip_network(text)
+            for family in addresses.families
+            for text in addresses.pools(family).prefixes
+        ]
+        networks = [ip_network(prefix.prefix) for prefix in self.prefixes]
+        outside = [
+            network for network in networks if not any(_holds(pool, network) for pool in pools)
+        ]
+        return tuple(dict.fromkeys(map(str, (*pools, *outside))))
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether it is as its kind has it: switches of a role and a zone are wired and numbered
+        alike."""
+        spec = self.spec
+        return spec.fabric.is_regular and not spec.overrides.is_rewired and not spec.addresses.asns
+
+    @cached_property
+    def is_tiered(self) -> bool:
+        """Whether each link between switches leads from a tier to one above it."""
+        return all(link.a.role.tier < link.b.role.tier for link in self.trunks)
+
+    @property
+    def valley_free(self) -> bool:
+        """Whether the policy of its switches lets paths go up, then down, only."""
+        return self.spec.routing.valley_free and self.is_tiered
 
     @property
     def hash_policy(self) -> HashPolicy:
@@ -309,8 +358,8 @@ class Fabric:
 
     def prefixes_holding(self, ip: str) -> tuple[Prefix, ...]:
         """Every prefix that contains an address."""
-        address = IPv4Address(ip)
-        return tuple(prefix for prefix in self.prefixes if address in IPv4Network(prefix.prefix))
+        address = ip_address(ip)
+        return tuple(prefix for prefix in self.prefixes if address in ip_network(prefix.prefix))
 
     def uplinks(self, node: str) -> tuple[Link, ...]:
         """The links from `node` towards the top, in build order."""
@@ -337,3 +386,13 @@ class Fabric:
     def nics(self, server: str) -> tuple[Nic, ...]:
         """A server's NICs, first NIC first. Raises KeyError for any other node."""
         return self._nics_of[server]
+
+
+def _holds(pool: IPv4Network | IPv6Network, network: IPv4Network | IPv6Network) -> bool:
+    if isinstance(pool, IPv4Network) and isinstance(network, IPv4Network):
+        return network.subnet_of(pool)
+    return (
+        isinstance(pool, IPv6Network)
+        and isinstance(network, IPv6Network)
+        and network.subnet_of(pool)
+    )

@@ -2,15 +2,17 @@
 
 Computed from the fabric's policy, not from its kind: a prefix spreads from its origin one AS hop
 at a time; a switch keeps every link over which it first arrives (equal AS-path length, RFC 7938
-section 6.1), rejects paths with its own ASN; a switch of the lowest tier announces only its own
-prefixes, unless paths may have valleys.
+section 6.1), and announces the path of the neighbour with the lowest BGP identifier (RFC 4271,
+section 9.1.2.2 f); it rejects paths with its own ASN. A switch of the lowest tier announces only
+its own prefixes, unless paths may have valleys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocelab.planning.fabric import Fabric, Link
+from rocelab.fabrics.addressing import number_of
+from rocelab.planning.fabric import Fabric, Link, Node
 
 NextHops = tuple[Link, ...]
 
@@ -18,6 +20,7 @@ NextHops = tuple[Link, ...]
 def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
     """The switches that learn a prefix of `origins`, each with its ECMP group in build order."""
     asn_of = {node.name: node.asn for node in fabric.switches}
+    rank_of = {node.name: _rank(node) for node in fabric.switches}
     reached: dict[str, NextHops] = dict.fromkeys(origins, ())
     path_asns: dict[str, frozenset[int | None]] = {
         origin: frozenset({asn_of[origin]}) for origin in origins
@@ -25,6 +28,7 @@ def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
     frontier = list(origins)
     while frontier:
         arrived: dict[str, list[Link]] = {}
+        best: dict[str, str] = {}
         for name in frontier:
             path = path_asns[name]
             for link in fabric.links_of[name]:
@@ -33,16 +37,23 @@ def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
                 if asn is None or neighbour in reached or asn in path:
                     continue
                 arrived.setdefault(neighbour, []).append(link)
-                path_asns.setdefault(neighbour, path | {asn})
+                if neighbour not in best or rank_of[name] < rank_of[best[neighbour]]:
+                    best[neighbour] = name
         for name, links in arrived.items():
             reached[name] = tuple(links)
-        if fabric.spec.routing.valley_free:
+            path_asns[name] = path_asns[best[name]] | {asn_of[name]}
+        if fabric.valley_free:
             frontier = [name for name in arrived if not fabric.node(name).is_leaf]
         else:
             frontier = list(arrived)
     for origin in origins:
         del reached[origin]
     return reached
+
+
+def _rank(node: Node) -> int:
+    """The order of a switch's paths among those of equal length."""
+    return number_of(node.router_id) if node.router_id is not None else 0
 
 
 def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:

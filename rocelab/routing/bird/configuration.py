@@ -14,7 +14,6 @@ from pathlib import Path
 
 from rocelab.base.errors import InputError
 from rocelab.base.templates import template
-from rocelab.fabrics.addressing import SPACE_TEXT
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
 from rocelab.planning.fabric import Fabric, Link, Node
@@ -94,7 +93,7 @@ def bird_configuration(
         timers=_Timers(
             routing.keepalive // SECOND, routing.hold // SECOND, routing.connect_retry // SECOND
         ),
-        announces_own=node.is_leaf and routing.valley_free,
+        announces_own=node.is_leaf and fabric.valley_free,
         sessions=[_session(fabric, node, link) for link in links],
     )
 
@@ -103,8 +102,8 @@ def _session(fabric: Fabric, node: Node, link: Link) -> _Session:
     far = link.far(node.name)
     peer = fabric.node(far.node)
     assert peer.asn is not None
-    accept = [f"{SPACE_TEXT}+"]
-    if peer.is_leaf and fabric.spec.routing.valley_free:
+    accept = [f"{prefix}+" for prefix in fabric.space]
+    if peer.is_leaf and fabric.valley_free:
         accept = [prefix.prefix for prefix in fabric.prefixes_of[peer.name]]
     return _Session(link.port(node.name).interface, far.ip, peer.asn, tuple(accept))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.templates import template
-from rocelab.fabrics.addressing import SPACE_TEXT
+from rocelab.fabrics.addressing import Family, family_of
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
@@ -148,6 +148,8 @@ def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, objec
         "read_only_s": _read_only_s(fabric, node),
         "graceful_restart": routing.graceful_restart,
         "max_paths": routing.max_paths,
+        # Elsewhere paths of equal length have the same AS numbers, or those of one zone.
+        "compare_router_ids": not fabric.is_regular,
         "paths_map": PATHS_MAP if fabric.spec.hashing.weights is HashWeights.PATHS else None,
     }
 
@@ -181,8 +183,8 @@ def _interface(link: Link, node: Node) -> _Interface:
 
 
 def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
-    lists = [_PrefixList(FABRIC_LIST, f"{SPACE_TEXT} le 32")]
-    valley_free = fabric.spec.routing.valley_free
+    lists = [_PrefixList(FABRIC_LIST, match) for match in _space(fabric)]
+    valley_free = fabric.valley_free
     if node.is_leaf:
         lists += _own_prefixes(fabric, node.name, OWN_LIST) if valley_free else []
         lists += [_PrefixList(NICS_LIST, block) for block in _nic_blocks(fabric, node.name)]
@@ -193,6 +195,12 @@ def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
         if fabric.node(name).is_leaf:
             lists += _own_prefixes(fabric, name, name)
     return lists
+
+
+def _space(fabric: Fabric) -> list[str]:
+    """Prefix-list patterns of everything that a switch may announce."""
+    space = (prefix for prefix in fabric.space if family_of(prefix) is Family.IPV4)
+    return [prefix if prefix.endswith("/32") else f"{prefix} le 32" for prefix in space]
 
 
 def _own_prefixes(fabric: Fabric, leaf: str, name: str) -> list[_PrefixList]:
@@ -216,7 +224,7 @@ def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
     """One group per role of neighbour: the lowest tier may announce its own prefixes, others the
     fabric's; without a valley-free policy all may."""
     groups = []
-    valley_free = fabric.spec.routing.valley_free
+    valley_free = fabric.valley_free
     for role, asns in _neighbour_asns(fabric, node).items():
         from_leaf = role.tier == 1 and valley_free
         groups.append(
@@ -249,7 +257,7 @@ def _waits(fabric: Fabric, near: Role, far: Role) -> bool:
 
 def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:
     """The most prefixes that a neighbour of that role has to announce."""
-    if role.tier != 1 or not fabric.spec.routing.valley_free:
+    if role.tier != 1 or not fabric.valley_free:
         return len(fabric.prefixes)
     below = (link.a.node for link in fabric.downlinks(node.name))
     return max(len(fabric.prefixes_of[name]) for name in below)
@@ -274,7 +282,7 @@ def _neighbor(fabric: Fabric, node: Node, link: Link, shared: set[Role]) -> _Nei
         peer=link.port(node.name).interface if unnumbered else far.ip,
         asn=None if peer.role in shared else peer.asn,
         group=_group_name(peer.role),
-        accept=peer.name if peer.is_leaf and fabric.spec.routing.valley_free else None,
+        accept=peer.name if peer.is_leaf and fabric.valley_free else None,
         unnumbered=unnumbered,
     )
 
