@@ -54,18 +54,18 @@ class AsnRange:
         return number
 
 
-def with_asns(layout: Layout, ranges: Mapping[str, AsnRange], given: Set[str]) -> Layout:
-    """The layout with the AS numbers of `ranges`, by role. given: nodes that keep theirs.
+def with_asns(layout: Layout, ranges: Mapping[str, AsnRange], keeping: Set[str]) -> Layout:
+    """The layout with the AS numbers of `ranges`, by role. keeping: nodes that keep theirs.
 
     Numbers that these have are passed over. Raises AsnsExhaustedError.
     """
     if not ranges:
         return layout
-    kept = {site.asn for site in layout.sites if site.name in given}
+    kept = {site.asn for site in layout.sites if site.name in keeping}
     numbers: dict[str, int] = {}
     for role, rule in ranges.items():
         of_role = [
-            site for site in layout.sites if site.role.name == role and site.name not in given
+            site for site in layout.sites if site.role.name == role and site.name not in keeping
         ]
         numbers |= _numbers(role, rule, of_role, kept)
     sites = tuple(
@@ -96,9 +96,9 @@ def _numbers(role: str, rule: AsnRange, sites: list[Site], kept: set[int | None]
     return {site.name: number_of[_owner(rule.each, site)] for site in sites}
 
 
-def _owner(each: Each, site: Site) -> str | int | None:
+def _owner(owner: Each, site: Site) -> str | int | None:
     """Who has the AS number of a site."""
-    match each:
+    match owner:
         case Each.NODE:
             return site.name
         case Each.ZONE:

@@ -20,7 +20,7 @@ from rocelab.base.models import SpecModel
 from rocelab.base.units import DurationNs, RateBps
 from rocelab.base.wording import KeyPath, RefusedError, shown
 from rocelab.fabrics.addressing import Family, family_of
-from rocelab.fabrics.layout import Attachment, Cable, Site, Wiring
+from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Site
 from rocelab.fabrics.roles import SHIPPED, TOP_TIER, Role
 
 MIN_RATE = 10**6
@@ -236,10 +236,10 @@ class LinkSpec(WiringSpec):
     def __str__(self) -> str:
         return f"{self.a} -- {self.b}"
 
-    def wiring(self, *, turned: bool) -> Wiring:
+    def wiring(self, *, turned: bool) -> CableSettings:
         """Its wiring. turned: whether `b` is the lower end."""
         ports = (self.a.port, self.b.port)
-        return Wiring(
+        return CableSettings(
             ports[::-1] if turned else ports,
             self.rate,
             self.mtu,
@@ -270,7 +270,7 @@ def wired(
     """
     ports: set[tuple[str, str]] = set()
     parallel: Counter[tuple[str, str]] = Counter()
-    nics: dict[str, dict[object, list[tuple[str, Wiring]]]] = {}
+    nics: dict[str, dict[object, list[tuple[str, CableSettings]]]] = {}
     cables: list[Cable] = []
     for index, link in enumerate(links):
         a, b = sites[link.a.node], sites[link.b.node]

@@ -33,7 +33,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class CableSettings:
     """What a cable has of its own; without, it is as usual in the lab."""
 
     ports: tuple[str | None, str | None] = (None, None)
@@ -47,7 +47,7 @@ class Wiring:
     """The addresses of its ends with their lengths, the lower end's first, a pair a family."""
 
 
-USUAL = Wiring()
+USUAL = CableSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Attachment:
 
     server: str
     switches: tuple[str, ...]
-    wiring: tuple[Wiring, ...] = ()
+    wiring: tuple[CableSettings, ...] = ()
     """Of the cable of each port; empty if all are as usual."""
 
-    def wiring_of(self, port: int) -> Wiring:
+    def wiring_of(self, port: int) -> CableSettings:
         """The wiring of the cable of a port, by its place."""
         return self.wiring[port] if self.wiring else USUAL
 
@@ -72,7 +72,7 @@ class Cable:
     lower: str
     upper: str
     parallel: int
-    wiring: Wiring = USUAL
+    wiring: CableSettings = USUAL
 
 
 @dataclass(frozen=True, slots=True)

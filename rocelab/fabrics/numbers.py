@@ -19,7 +19,7 @@ from rocelab.fabrics.addressing import (
     prefix_text,
 )
 from rocelab.fabrics.homes import homes_of
-from rocelab.fabrics.layout import Layout, Wiring
+from rocelab.fabrics.layout import CableSettings, Layout
 
 Ends = tuple[str, str]
 """The addresses of the lower and of the upper end of a link, with their lengths."""
@@ -92,8 +92,8 @@ def numbers_of(layout: Layout, pools: Pools, *, numbered: bool) -> Numbers:
         if not site.role.is_switch:
             continue
         if site.name not in loopback_of:
-            given = _of_family(site.loopbacks, family)
-            start = spaces[pools.loopbacks].take(1) if given is None else number_of(given)
+            fixed = _of_family(site.loopbacks, family)
+            start = spaces[pools.loopbacks].take(1) if fixed is None else number_of(fixed)
             loopback_of[site.name] = address_text(start, family)
             prefixes.append(Prefix(f"{loopback_of[site.name]}/{family.bits}", (site.name,)))
         prefixes += blocks.get(site.name, ())
@@ -106,8 +106,8 @@ def numbers_of(layout: Layout, pools: Pools, *, numbered: bool) -> Numbers:
         elif len(nic.switches) == 1:
             nics.append([_point_to_point(ends_of[index], family)])
         else:
-            own, bits = address_text(ends_of[index], family), family.bits
-            nics.append([(f"{own}/{bits}", f"{loopback_of[at]}/{bits}") for at in nic.switches])
+            shared, bits = address_text(ends_of[index], family), family.bits
+            nics.append([(f"{shared}/{bits}", f"{loopback_of[at]}/{bits}") for at in nic.switches])
     cables: list[Ends | None] = []
     for cable in layout.cables:
         ends = _given(cable.wiring, family)
@@ -162,7 +162,7 @@ def given_addresses(layout: Layout, family: Family) -> Iterator[int]:
             yield int(ip_interface(end).ip)
 
 
-def _given(wiring: Wiring, family: Family) -> Ends | None:
+def _given(wiring: CableSettings, family: Family) -> Ends | None:
     return next((ends for ends in wiring.addresses if family_of(ends[0]) is family), None)
 
 

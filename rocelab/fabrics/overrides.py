@@ -16,7 +16,7 @@ from pydantic import Field
 from rocelab.base.models import SpecModel
 from rocelab.base.wording import KeyPath, RefusedError, name_hint
 from rocelab.fabrics.graph import LinkSpec, NodeSpec, WiringSpec, role_named, site_of, wired
-from rocelab.fabrics.layout import Attachment, Cable, Layout, Site, Wiring, interface_name
+from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Layout, Site, interface_name
 
 
 class OverridesSpec(SpecModel):
@@ -54,7 +54,7 @@ class _Wire:
     lower: str
     upper: str
     parallel: int
-    wiring: Wiring
+    wiring: CableSettings
     nic: int | None
     """The index of its NIC in the layout."""
 
@@ -134,7 +134,7 @@ def _named(pattern: str, names: Iterable[str], what: str, path: KeyPath) -> list
     return matches
 
 
-def _changed(wiring: Wiring, change: WiringSpec) -> Wiring:
+def _changed(wiring: CableSettings, change: WiringSpec) -> CableSettings:
     return replace(
         wiring,
         rate_bps=wiring.rate_bps if change.rate is None else change.rate,
@@ -179,7 +179,7 @@ def _attachments(wires: Iterable[_Wire], layout: Layout) -> list[Attachment]:
     ]
 
 
-def _port_names(wire: _Wire) -> Wiring:
+def _port_names(wire: _Wire) -> CableSettings:
     """Its wiring, with names of ports that others' absence does not change."""
     if wire.parallel == 1:
         return wire.wiring

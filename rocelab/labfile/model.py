@@ -399,9 +399,9 @@ class LabSpec(SpecModel):
         if not self.routing.valley_free and self.fabric.is_regular:
             layout = with_own_asns(layout)
         layout = overridden(layout, self.overrides)
-        given = {name for name, node in self.overrides.nodes.items() if node.asn is not None}
+        keeping = {name for name, node in self.overrides.nodes.items() if node.asn is not None}
         ranges = {role: spec.range for role, spec in self.addresses.asns.items()}
-        return with_asns(layout, ranges, given | self.fabric.given_asns())
+        return with_asns(layout, ranges, keeping | self.fabric.given_asns())
 
     def counts(self) -> HomeCounts:
         """The size of the fabric."""

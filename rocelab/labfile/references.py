@@ -1,8 +1,8 @@
 """The files that a lab's file names: what they hold becomes part of the spec when it is loaded.
 
 A record or a result then needs no file beside itself. A key whose value names files is a
-`Reference` in `REFERENCES`; its reader gives the values that stand there instead, with their lines.
-Paths are relative to the folder of the lab's file.
+`FileReference` in `REFERENCES`; its reader gives the values that stand there instead, with their
+lines. Paths are relative to the folder of the lab's file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class FileReference:
     """A key whose text names files."""
 
     block: tuple[str, ...]
@@ -46,7 +46,7 @@ def _cables(folder: Path, text: str) -> Content:
     return Content(source.data["links"], lines, {(): source.file})
 
 
-REFERENCES = (Reference(("fabric",), "cables", "links", _cables),)
+REFERENCES = (FileReference(("fabric",), "cables", "links", _cables),)
 
 
 def with_contents(source: YamlSource, folder: Path) -> YamlSource:
@@ -60,7 +60,7 @@ def with_contents(source: YamlSource, folder: Path) -> YamlSource:
     return source
 
 
-def _resolved(source: YamlSource, reference: Reference, folder: Path) -> YamlSource:
+def _resolved(source: YamlSource, reference: FileReference, folder: Path) -> YamlSource:
     data = dict(source.data)
     block = data
     for key in reference.block:

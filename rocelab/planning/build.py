@@ -20,7 +20,7 @@ from rocelab.fabrics.addressing import (
     dotted,
     number_of,
 )
-from rocelab.fabrics.layout import USUAL, Layout, Site, Wiring, interface_name
+from rocelab.fabrics.layout import USUAL, CableSettings, Layout, Site, interface_name
 from rocelab.fabrics.numbers import Ends, Numbers, numbers_of
 from rocelab.fabrics.ports import interfaces_of
 from rocelab.fabrics.roles import Role
@@ -94,7 +94,7 @@ class _Cabling:
     lower: str
     upper: str
     parallel: int
-    wiring: Wiring
+    wiring: CableSettings
     rate_bps: int
     ends: tuple[Ends | None, ...]
     """The addresses of its ends, one pair a family."""
@@ -155,14 +155,14 @@ def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[L
         ):
             ports[node] += 1
             interface = interfaces[node].get(label, label)
-            own, *other = (pair[end] if pair is not None else None for pair in cabling.ends)
+            primary, *other = (pair[end] if pair is not None else None for pair in cabling.ends)
             made.append(
                 Port(
                     node,
                     role_of[node],
                     interface,
                     2 * ports[node] + end,
-                    own,
+                    primary,
                     ("02", "06")[end] + mac_tail,
                     other[0] if other else None,
                     None if label == interface else label,

@@ -127,7 +127,9 @@ def test_mistakes_in_its_keys_are_named_with_their_line(there: PluginEnvironment
 def test_a_kind_is_suggested_for_a_word_like_it(there: PluginEnvironment) -> None:
     (there.folder / "pods.yaml").write_text("name: pods\nfabric: {kind: superspine}\n")
     done = there.rocelab("plan", "pods.yaml")
-    assert "expected clos, fat-tree, hpn, rail or super-spine, got 'superspine'" in done.stderr
+    assert (
+        "expected clos, fat-tree, graph, hpn, rail or super-spine, got 'superspine'" in done.stderr
+    )
     assert "did you mean super-spine?" in done.stderr
 
 
