@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from socket import inet_aton, inet_ntoa
+
+from rocelab.base.family import Family
 
 SPACE_START = (198 << 24) | (18 << 16)
 SPACE_SIZE = 2**17
@@ -25,21 +26,9 @@ ASN_BASE = 4_200_000_000
 Network = IPv4Network | IPv6Network
 
 
-class Family(StrEnum):
-    """A version of IP."""
-
-    IPV4 = "ipv4"
-    IPV6 = "ipv6"
-
-    @property
-    def bits(self) -> int:
-        """The length of an address."""
-        return 32 if self is Family.IPV4 else 128
-
-    @property
-    def default_space(self) -> str:
-        """The space of a lab that names none."""
-        return SPACE_TEXT if self is Family.IPV4 else SPACE6_TEXT
+def default_space(family: Family) -> str:
+    """The space of a lab that names none."""
+    return SPACE_TEXT if family is Family.IPV4 else SPACE6_TEXT
 
 
 class AddressSpaceFullError(ValueError):
@@ -65,11 +54,6 @@ def address_text(address: int, family: Family) -> str:
     return dotted(address) if family is Family.IPV4 else str(IPv6Address(address))
 
 
-def family_of(text: str) -> Family:
-    """The family of an address or a prefix."""
-    return Family.IPV6 if ":" in text else Family.IPV4
-
-
 class AddressSpace:
     """Assigns aligned blocks of a space, 198.18.0.0/15 by default, one after another."""
 
@@ -83,7 +67,7 @@ class AddressSpace:
     ) -> None:
         """`size` may be larger than 198.18.0.0/15 if the addresses are never used on a wire.
         taken: addresses that no block may contain."""
-        self.family = family_of(name)
+        self.family = Family.of(name)
         self._start = self._next = start
         self._size = size
         self._name = name

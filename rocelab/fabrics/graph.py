@@ -16,10 +16,10 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from rocelab.base.family import Family
 from rocelab.base.models import SpecModel
 from rocelab.base.units import DurationNs, RateBps
 from rocelab.base.wording import KeyPath, RefusedError, shown
-from rocelab.fabrics.addressing import Family, family_of
 from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Site
 from rocelab.fabrics.roles import SHIPPED, TOP_TIER, Role
 
@@ -102,7 +102,7 @@ def _several(value: object) -> object:
 
 def one_a_family(addresses: tuple[str, ...]) -> tuple[str, ...]:
     """At most one address or prefix of each family. Raises RefusedError."""
-    counts = Counter(map(family_of, addresses))
+    counts = Counter(map(Family.of, addresses))
     for family, count in counts.items():
         if count > 1:
             raise RefusedError(
@@ -139,7 +139,7 @@ class NodeSpec(SpecModel):
 
     @model_validator(mode="after")
     def _router_id_is_ipv4(self) -> Self:
-        if self.router_id is not None and family_of(self.router_id) is Family.IPV6:
+        if self.router_id is not None and Family.of(self.router_id) is Family.IPV6:
             raise RefusedError(
                 f"expected a router ID such as 10.0.0.1, got {self.router_id}",
                 "a BGP identifier has four bytes, in an IPv6 fabric too (RFC 4271)",

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_interface, ip_network
 
+from rocelab.base.family import Family
 from rocelab.fabrics.addressing import (
     AddressSpace,
-    Family,
     address_text,
-    family_of,
+    default_space,
     number_of,
     prefix_text,
 )
@@ -39,7 +39,7 @@ class Prefix:
 
     @property
     def family(self) -> Family:
-        return family_of(self.prefix)
+        return Family.of(self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Pools:
     @classmethod
     def usual(cls, family: Family) -> Pools:
         """The space for benchmarks of the family, for all."""
-        return cls(family, *[family.default_space] * 3)
+        return cls(family, *[default_space(family)] * 3)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -163,11 +163,11 @@ def given_addresses(layout: Layout, family: Family) -> Iterator[int]:
 
 
 def _given(wiring: CableSettings, family: Family) -> Ends | None:
-    return next((ends for ends in wiring.addresses if family_of(ends[0]) is family), None)
+    return next((ends for ends in wiring.addresses if Family.of(ends[0]) is family), None)
 
 
 def _of_family(addresses: Iterable[str], family: Family) -> str | None:
-    return next((text for text in addresses if family_of(text) is family), None)
+    return next((text for text in addresses if Family.of(text) is family), None)
 
 
 def _point_to_point(start: int, family: Family) -> Ends:

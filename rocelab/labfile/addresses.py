@@ -16,9 +16,10 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from rocelab.base.family import Family
 from rocelab.base.models import SpecModel
 from rocelab.base.wording import KeyPath, RefusedError, described, shown
-from rocelab.fabrics.addressing import AddressSpaceFullError, Family, family_of
+from rocelab.fabrics.addressing import AddressSpaceFullError, default_space
 from rocelab.fabrics.asns import AsnRange, AsnsExhaustedError, Each
 from rocelab.fabrics.graph import MAX_ASN, RoleName, check_asn, one_a_family
 from rocelab.fabrics.layout import Layout
@@ -140,9 +141,9 @@ class AddressesSpec(SpecModel):
 
     def pools(self, family: Family) -> Pools:
         """The pools of a family; those that are not given are the space for benchmarks."""
-        usual = family.default_space
+        usual = default_space(family)
         named = (
-            next((text for text in getattr(self, pool) if family_of(text) is family), usual)
+            next((text for text in getattr(self, pool) if Family.of(text) is family), usual)
             for pool in _POOLS
         )
         return Pools(family, *named)
@@ -150,13 +151,13 @@ class AddressesSpec(SpecModel):
     @model_validator(mode="after")
     def _pools_are_of_its_families(self) -> Self:
         for key, text in self._given():
-            if family_of(text) not in self.families:
+            if Family.of(text) not in self.families:
                 raise RefusedError(
-                    f"{text} is {family_of(text)}, and the lab is {self.family}",
+                    f"{text} is {Family.of(text)}, and the lab is {self.family}",
                     "set addresses.family: dual, or leave it out",
                     keys=(key,),
                 )
-        if self.router_ids is not None and family_of(self.router_ids) is Family.IPV6:
+        if self.router_ids is not None and Family.of(self.router_ids) is Family.IPV6:
             raise RefusedError(
                 f"expected an IPv4 prefix, got {self.router_ids}",
                 "a BGP identifier has four bytes (RFC 4271)",
@@ -167,7 +168,7 @@ class AddressesSpec(SpecModel):
     @model_validator(mode="after")
     def _pools_do_not_overlap(self) -> Self:
         for (one_key, one), (other_key, other) in combinations(self._given(), 2):
-            if one == other or family_of(one) is not family_of(other):
+            if one == other or Family.of(one) is not Family.of(other):
                 continue
             first, second = ip_network(one), ip_network(other)
             if _overlap(first, second):

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.fabrics.addressing import (
     AddressSpace,
     AddressSpaceFullError,
-    Family,
+    default_space,
     dotted,
     number_of,
 )
@@ -71,7 +72,7 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
 def _router_ids(spec: LabSpec, layout: Layout, numbers: Numbers) -> dict[str, str]:
     """The BGP identifier of each switch: its own, its IPv4 loopback, or one of the lab's pool."""
     pool = spec.addresses.router_ids
-    network = ip_network(pool or Family.IPV4.default_space)
+    network = ip_network(pool or default_space(Family.IPV4))
     taken = [number_of(site.router_id) for site in layout.sites if site.router_id is not None]
     space = AddressSpace.of(network, taken)
     identifiers = {}

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.base.family import Family
 from rocelab.base.templates import template
-from rocelab.fabrics.addressing import Family, family_of
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
@@ -199,7 +199,7 @@ def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
 
 def _space(fabric: Fabric) -> list[str]:
     """Prefix-list patterns of everything that a switch may announce."""
-    space = (prefix for prefix in fabric.space if family_of(prefix) is Family.IPV4)
+    space = (prefix for prefix in fabric.space if Family.of(prefix) is Family.IPV4)
     return [prefix if prefix.endswith("/32") else f"{prefix} le 32" for prefix in space]
 
 
