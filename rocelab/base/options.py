@@ -55,6 +55,9 @@ class Option:
     says_default: bool = False
     """The help text itself states the default."""
 
+    default_text: str = ""
+    """What the help names as the default, if the field's is None."""
+
 
 def option(
     default: object, help: str, *, factory: Callable[[], object] | None = None, **details: Details

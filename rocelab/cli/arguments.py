@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.models import OptionInfo
 
 if TYPE_CHECKING:
     from rocelab.lab.lab import Lab, RunningLab
@@ -85,6 +86,19 @@ def _fabric(ctx: typer.Context) -> Fabric | None:
     return lab.fabric
 
 
+def results_option(default: str = "", panel: str | None = "Input and output") -> OptionInfo:
+    """The option with the folder of results. default: what the help says of it; else none are
+    written."""
+    option: OptionInfo = typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Where result.json and report.html go.",
+        show_default=default or False,
+        rich_help_panel=panel,
+    )
+    return option
+
+
 LabArgument = Annotated[
     str,
     typer.Argument(
@@ -127,6 +141,7 @@ FileOption = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
 ]
+ResultsOption = Annotated[Path | None, results_option()]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing output.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 

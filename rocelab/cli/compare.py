@@ -14,11 +14,12 @@ from rocelab.cli.arguments import (
     ForceOption,
     JsonOption,
     LabArgument,
+    results_option,
     running_or_planned,
 )
 from rocelab.cli.options import named_options, option_of, takes_options
+from rocelab.drills.compare.options import MatrixOptions
 from rocelab.lab.kind import UpOptions
-from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR, SCHEMES
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, show_document, write
 
@@ -26,45 +27,13 @@ if TYPE_CHECKING:
     from rocelab.base.progress import Progress, ProgressSink
     from rocelab.results.comparison import Comparison
 
-_MATRIX, _OUTPUT = "What is compared", "Input and output"
-
 
 @takes_options(but=("qps", "placement", "duration", "starts", "out-of-order", "selective-repeat"))
 def compare(
     lab: LabArgument,
-    schemes: Annotated[
-        str,
-        typer.Option(metavar="NAME,...", help="Schemes, in this order.", rich_help_panel=_MATRIX),
-    ] = ",".join(kind for kind in SCHEMES if SCHEME_DOOR.origin(kind) is None),
-    qps: Annotated[
-        str,
-        typer.Option(
-            metavar="N,...", help="Queue pairs per pair of NICs.", rich_help_panel=_MATRIX
-        ),
-    ] = "1,4,8,16,32",
-    placement: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW,...",
-            help="contiguous (server by server), topology-aware (leaf by leaf), fragmented (zones "
-            "and leaves in turn), random.",
-            rich_help_panel=_MATRIX,
-        ),
-    ] = "fragmented",
-    repeat: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="How often each is run.", rich_help_panel=_MATRIX),
-    ] = 1,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Where result.json and report.html go.",
-            show_default="results/compare-LAB-TIME",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
+    *,
+    matrix: MatrixOptions,
+    folder: Annotated[Path | None, results_option("results/compare-LAB-TIME")] = None,
     force: ForceOption = False,
     frr: Annotated[Path | None, option_of(UpOptions, "frr")] = None,
     json: JsonOption = False,
@@ -91,7 +60,7 @@ def compare(
     from rocelab.results.environment import typed_command
 
     chosen = running_or_planned(lab, frr)
-    asked = cells(chosen.fabric, schemes, qps, placement, named_options(job))
+    asked = cells(chosen.fabric, matrix, named_options(job))
     need_root("running a comparison")
     if folder is None:
         folder = Path("results") / f"compare-{chosen.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -109,7 +78,7 @@ def compare(
             comparison = run_comparison(
                 chosen,
                 asked,
-                repeats=repeat,
+                repeats=matrix.repeat,
                 command=typed_command() or "",
                 progress=progress,
             )

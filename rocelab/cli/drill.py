@@ -20,6 +20,7 @@ from rocelab.cli.arguments import (
     completed,
     file_of,
     note_own,
+    results_option,
     running_lab,
 )
 from rocelab.cli.catalog import listed, marked, say_own
@@ -135,15 +136,7 @@ def run(
         int,
         typer.Option(min=0, metavar="N", help="How many invalid runs to repeat at most."),
     ] = RETRIES,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Where result.json and report.html go.",
-            show_default="results/DRILL-TIME",
-        ),
-    ] = None,
+    folder: Annotated[Path | None, results_option("results/DRILL-TIME", panel=None)] = None,
     force: ForceOption = False,
     resume: Annotated[
         Path | None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument
+from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument, ResultsOption
 from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.simulate import (
     EpsOption,
@@ -20,11 +20,11 @@ from rocelab.cli.simulate import (
     SchemeOption,
     asked_jobs,
     asked_spec,
-    compile_first,
     print_warnings,
+    simulation_progress,
     write_results,
 )
-from rocelab.report.console import progress_bars, show_document, write
+from rocelab.report.console import show_document, write
 from rocelab.sim.options import Options
 
 if TYPE_CHECKING:
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
 _WHEN = "What fails"
 
-OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        help="Where result.json and report.html go.",
-        show_default=False,
-        rich_help_panel="Input and output",
-    ),
-]
 PolicyOption = Annotated[
     str | None,
     typer.Option(
@@ -69,7 +59,7 @@ def whatif(
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
     eps: EpsOption = None,
-    folder: OutOption = None,
+    folder: ResultsOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     **job: str | bool | None,
@@ -93,9 +83,8 @@ def whatif(
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
-    compile_first()
     with _results(folder, force) as opened:
-        with progress_bars() as progress:
+        with simulation_progress() as progress:
             cost = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
         document = what_if_document(cost)
         if opened is not None:
@@ -158,7 +147,7 @@ def longrun(
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
     eps: EpsOption = None,
-    folder: OutOption = None,
+    folder: ResultsOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     **job: str | bool | None,
@@ -183,10 +172,9 @@ def longrun(
         "restart_takes": restart_takes,
     }
     restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
-    compile_first()
     work_s = _span_s("--work", work)
     with _results(folder, force) as opened:
-        with progress_bars() as progress, _problems_in(timeline):
+        with simulation_progress() as progress, _problems_in(timeline):
             outlook = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
         document = outlook_document(outlook)
         if opened is not None:

@@ -65,7 +65,8 @@ def option_of(kind: type, name: str) -> Typed:
         help=details.help,
         min=details.minimum,
         max=details.maximum,
-        show_default=field.default not in (None, MISSING) and not details.says_default,
+        show_default=details.default_text
+        or (field.default not in (None, MISSING) and not details.says_default),
         rich_help_panel=details.panel,
         autocompletion=None if details.words is None else _completion(details.words),
     )

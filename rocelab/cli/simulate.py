@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from rocelab.cli.arguments import (
     ForceOption,
     JsonOption,
     LabArgument,
+    ResultsOption,
     complete_jobs,
     complete_schemes,
     file_of,
@@ -27,7 +28,7 @@ from rocelab.sim.options import Options
 
 if TYPE_CHECKING:
     from rocelab.base.outputs import Folder
-    from rocelab.base.progress import ProgressSink
+    from rocelab.base.progress import Progress, ProgressSink
     from rocelab.jobs.job_spec import SimulatedJob
     from rocelab.labfile.model import LabSpec
     from rocelab.report.document import Document
@@ -73,8 +74,11 @@ EpsOption = Annotated[float | None, option_of(Options, "eps")]
 
 def _compile_only(asked: bool) -> None:
     if asked:
-        for engine in (Engine.FLUID, Engine.LINKS):
-            compile_first(engine)
+        from rocelab.sim.ahead import compile_missing
+
+        with simulation_progress() as progress:
+            for engine in (Engine.FLUID, Engine.LINKS):
+                compile_missing(engine, progress)
         raise typer.Exit
 
 
@@ -97,16 +101,7 @@ def simulate(
             is_eager=True,
         ),
     ] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Where result.json and report.html go.",
-            show_default=False,
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
+    folder: ResultsOption = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -150,9 +145,8 @@ def simulate(
     table = None if file is None else flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
-    compile_first(options.engine)
     with nullcontext() if folder is None else results_folder(folder, overwrite=force) as opened:
-        with progress_bars() as progress:
+        with simulation_progress() as progress:
             simulation = Simulation(spec, jobs, options, progress)
             if chakra is not None:
                 _export(simulation, chakra, progress)
@@ -178,18 +172,30 @@ def print_warnings(warnings: Iterable[str]) -> None:
         err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
-def compile_first(engine: Engine = Engine.FLUID) -> None:
-    """Compile an engine that is used for the first time, and say so."""
+@contextmanager
+def simulation_progress() -> Iterator[ProgressSink]:
+    """Bars, and lines where an engine is used for the first time, when its compilation begins and
+    ends."""
     from time import perf_counter
 
-    from rocelab.sim.ahead import compile_library, missing
+    from rocelab.sim.ahead import STAGES
 
-    for name in missing(engine):
-        begun = perf_counter()
-        err().print(f"first use: compiling the {name}, once", highlight=False)
-        with progress_bars() as progress:
-            compile_library(name, progress)
-        err().print(f"compiled the {name} in {perf_counter() - begun:.0f} s", highlight=False)
+    names = {stage: name for name, stage in STAGES.items()}
+    begun: dict[str, float] = {}
+
+    with progress_bars() as show:
+
+        def show_and_say(step: Progress) -> None:
+            name = names.get(step.stage)
+            if name is not None and name not in begun:
+                begun[name] = perf_counter()
+                err().print(f"first use: compiling the {name}, once", highlight=False)
+            show(step)
+            if name is not None and step.done == step.total:
+                seconds = perf_counter() - begun[name]
+                err().print(f"compiled the {name} in {seconds:.0f} s", highlight=False)
+
+        yield show_and_say
 
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:

@@ -3,16 +3,18 @@ resumable."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rocelab.cli.arguments import JsonOption, note_own
-from rocelab.cli.simulate import compile_first
-from rocelab.report.console import err, progress_bars, show_blocks, write_json
+from rocelab.cli.options import takes_options
+from rocelab.cli.simulate import simulation_progress
+from rocelab.report.console import err, show_blocks, write_json
+from rocelab.sim.sweep.options import SweepOptions
 
 if TYPE_CHECKING:
     from rocelab.sim.sweep.run import SweepResult
@@ -23,6 +25,7 @@ _SHOWN_ROWS = 40
 _INTERRUPTED = 130
 
 
+@takes_options()
 def sweep(
     sweep_file: Annotated[
         Path,
@@ -32,30 +35,8 @@ def sweep(
             show_default=False,
         ),
     ],
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Where cells.jsonl, sweep.parquet and report.html go; finished cells are kept.",
-            show_default="results/sweep-FILE",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=1024, metavar="N", help="Processes at a time.", show_default="CPUs"
-        ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="HOST:PORT",
-            help="A Dask scheduler whose workers run the cells instead.",
-            show_default=False,
-        ),
-    ] = None,
+    *,
+    options: SweepOptions,
     json: JsonOption = False,
 ) -> None:
     """Simulate every combination of values of a lab's and a job's keys, and report side by side.
@@ -66,35 +47,22 @@ def sweep(
 
     Exits 1 where a cell failed.
     """
-    from functools import partial
-
-    from rocelab.base.errors import InputError
     from rocelab.labfile.catalog import JOBS, LABS, tree_of
     from rocelab.sim.sweep.run import run_sweep
     from rocelab.sim.sweep.sweep_spec import read_sweep
-    from rocelab.sim.sweep.workerpool import cluster, worker_processes
+    from rocelab.sim.sweep.workerpool import hire_of
 
-    if address is not None and workers is not None:
-        raise InputError(
-            "--workers with --cluster", "a cluster has the workers that were started for it"
-        )
     asked = read_sweep(sweep_file)
     for key, catalog in (("lab", LABS), ("job", JOBS)):
         named = asked.source.data[key]
         if isinstance(named, str):
             note_own(named, catalog, tree_of(sweep_file))
-    folder = folder or Path("results") / f"sweep-{sweep_file.stem}"
-    hire = (
-        partial(worker_processes, workers or len(os.sched_getaffinity(0)))
-        if address is None
-        else partial(cluster, address)
-    )
-    compile_first()
-    with progress_bars() as progress:
+    folder = options.folder_of(sweep_file)
+    with simulation_progress() as progress:
         result = run_sweep(
             asked,
             folder,
-            hire,
+            hire_of(options),
             progress=progress,
             say=partial(typer.echo, err=True),
         )

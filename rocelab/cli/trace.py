@@ -11,8 +11,14 @@ import typer
 from rocelab.base.quantities import Unit, bandwidth, duration, share
 from rocelab.cli.arguments import JsonOption, LabArgument
 from rocelab.cli.options import named_options, takes_options
-from rocelab.cli.simulate import HashingOption, SchemeOption, asked_jobs, asked_spec, compile_first
-from rocelab.report.console import err, progress_bars, show_blocks, write_json
+from rocelab.cli.simulate import (
+    HashingOption,
+    SchemeOption,
+    asked_jobs,
+    asked_spec,
+    simulation_progress,
+)
+from rocelab.report.console import err, show_blocks, write_json
 from rocelab.report.document import Column, Note, Table, columns
 
 if TYPE_CHECKING:
@@ -57,8 +63,7 @@ def reference(
     fit = fit_alpha_beta(
         [row.size_bytes for row in test.rows], [row.timing.time_us * 1000 for row in test.rows]
     )
-    compile_first()
-    with progress_bars() as progress:
+    with simulation_progress() as progress:
 
         def time_ns(size_bytes: int) -> float:
             jobs = asked_jobs(None, {**options, "size": f"{size_bytes}B"})

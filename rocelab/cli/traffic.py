@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,7 @@ from rocelab.cli.arguments import (
     ForceOption,
     JsonOption,
     OneRunningLab,
+    ResultsOption,
     complete_jobs,
     file_of,
     running_lab,
@@ -18,6 +18,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.options import named_options, takes_options
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, progress_bars, show_document, write
+from rocelab.runs.options import JobRunOptions
 
 if TYPE_CHECKING:
     from rocelab.jobs.job import JobSpec
@@ -39,35 +40,9 @@ def traffic(
             rich_help_panel="Input and output",
         ),
     ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Where result.json and report.html go.",
-            show_default=False,
-            rich_help_panel="Input and output",
-        ),
-    ] = None,
-    pcap: Annotated[
-        Path | None,
-        typer.Option(
-            "--pcap",
-            metavar="FILE",
-            help="What the ranks' NICs send and receive, as pcapng. Takes CPU time.",
-            show_default=False,
-            rich_help_panel="Input and output",
-        ),
-    ] = None,
-    allow_faults: Annotated[
-        bool,
-        typer.Option(
-            "--allow-faults",
-            help="Let faults be injected by hand or from the live page meanwhile; the result then "
-            "says by what it was disturbed.",
-            rich_help_panel="Input and output",
-        ),
-    ] = False,
+    folder: ResultsOption = None,
+    *,
+    options: JobRunOptions,
     force: ForceOption = False,
     json: JsonOption = False,
     **job: str | bool | None,
@@ -109,8 +84,8 @@ def traffic(
             spec,
             out=folder,
             overwrite=force,
-            pcap=pcap,
-            allow_faults=allow_faults,
+            pcap=options.pcap,
+            allow_faults=options.allow_faults,
             progress=progress,
             on_warning=warn,
             on_result=reports.append,
@@ -119,7 +94,7 @@ def traffic(
     for text in report.warnings:
         if text not in warned:
             _warn(text)
-    for written in (folder and f"{folder}/result.json, report.html", pcap):
+    for written in (folder and f"{folder}/result.json, report.html", options.pcap):
         if written is not None:
             err().print(f"written: {written}", markup=False, soft_wrap=True)
     if report.problems:

@@ -33,6 +33,9 @@ _MODULES = {
 }
 """A module that imports all with entries of a library, and the one that has the library."""
 
+STAGES = {name: f"compiling the {name}" for name in _MODULES}
+"""What progress calls the compilation of each library."""
+
 _PR_SET_PDEATHSIG = 1
 """linux/prctl.h"""
 
@@ -45,15 +48,20 @@ def missing(engine: Engine) -> list[str]:
 def compile_ahead(engine: Engine, progress: ProgressSink = no_progress) -> None:
     """Have an engine compiled, in the cache and loaded. Raises MachineError where a process may not
     have the memory."""
-    for name in missing(engine):
-        compile_library(name, progress)
+    compile_missing(engine, progress)
     for name in LIBRARIES[engine]:
         _library(name).load()
 
 
+def compile_missing(engine: Engine, progress: ProgressSink = no_progress) -> None:
+    """Have an engine compiled, in the cache. Raises as `compile_ahead`."""
+    for name in missing(engine):
+        compile_library(name, progress)
+
+
 def compile_library(name: str, progress: ProgressSink) -> None:
     """Compile a library. Raises as `compile_ahead`."""
-    library, stage = _library(name), f"compiling the {name}"
+    library, stage = _library(name), STAGES[name]
 
     def steps(done: int, total: int) -> None:
         progress(Progress(stage, done, total))

@@ -55,9 +55,9 @@ from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.timeline import EventOutage, LinkStates, moments_of, resolve
 from rocelab.sim.figures import figures
 from rocelab.sim.links.check import check_links
-from rocelab.sim.links.run import run_links
+from rocelab.sim.links.run import check_hops, run_links
 from rocelab.sim.options import Options
-from rocelab.sim.packets.run import PacketRun, run_packets
+from rocelab.sim.packets.run import PacketRun, check_packets, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of, sending_of
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
@@ -156,7 +156,6 @@ class Simulation:
         """Run all jobs to their ends, through the timeline."""
         if self.options.engine is not Engine.FLUID:
             return self.run_packets()
-        compile_ahead(self.options.engine, self._progress)
         outages = self.outages()
         changes = changes_of(
             self.network,
@@ -168,6 +167,7 @@ class Simulation:
             self._job_of_flow().astype(np.int32),
             self._begins_s(),
         )
+        compile_ahead(self.options.engine, self._progress)
         with self._timed("run"):
             return run(
                 self.program,
@@ -183,14 +183,14 @@ class Simulation:
         """Run all jobs packet by packet, the whole network or link by link. Raises InputError for
         what cannot be simulated so."""
         engine = run_links if self.options.engine is Engine.LINKS else run_packets
-        compile_ahead(self.options.engine, self._progress)
         inputs = self.packet_inputs()
+        compile_ahead(self.options.engine, self._progress)
         with self._timed("run"):
             return engine(*inputs, self._progress)
 
     def packet_inputs(self) -> tuple[Program, list[Wiring], float, Sending, Queues]:
         """What `run_packets` and `run_links` take. Raises InputError for what cannot be simulated
-        packet by packet."""
+        packet by packet or would take too long, MachineError for what does not fit."""
         self._check_packets()
         messages, clearing = self.compiled.messages, self.compiled.clearing
         assert messages is not None and clearing is not None
@@ -211,6 +211,10 @@ class Simulation:
         )
         with self._timed("paths"):
             wirings = self._wirings(outages)
+        if self.options.engine is Engine.LINKS:
+            check_hops(program, wirings, sending)
+        else:
+            check_packets(program, wirings, sending, queues)
         return program, wirings, self.hop_latency_ns / 1e9, sending, queues
 
     def _job_of_flow(self) -> Longs:
@@ -315,6 +319,7 @@ class Simulation:
                     f"{job.name}: flows that begin at given times have no iterations to compare",
                     hint="use `rocelab simulate` with --event",
                 )
+        compile_ahead(self.options.engine, self._progress)
         return run(
             self.program,
             self.routing.paths(self.flows, link_up),

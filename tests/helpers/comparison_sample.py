@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import ComparisonCell, cells
+from rocelab.drills.compare.options import MatrixOptions
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import plan
@@ -21,9 +22,10 @@ def fabric() -> Fabric:
     return plan(load_spec(find_lab("zone-1-1")))
 
 
-def asked(**lists: str) -> tuple[ComparisonCell, ...]:
-    said = {"schemes": "ecmp,spray", "qps": "1,4", "placements": "contiguous,fragmented"} | lists
-    return cells(fabric(), said["schemes"], said["qps"], said["placements"], {"size": "8MB"})
+def asked(
+    schemes: str = "ecmp,spray", qps: str = "1,4", placement: str = "contiguous,fragmented"
+) -> tuple[ComparisonCell, ...]:
+    return cells(fabric(), MatrixOptions(schemes, qps, placement), {"size": "8MB"})
 
 
 def report(**keys: object) -> JobReport:

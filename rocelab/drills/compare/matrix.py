@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import counted
+from rocelab.drills.compare.options import MatrixOptions
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.options import job_from_options
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
@@ -42,35 +43,31 @@ class ComparisonCell:
 
 
 def cells(
-    fabric: Fabric,
-    schemes: str,
-    qps: str,
-    placements: str,
-    options: Mapping[str, str],
+    fabric: Fabric, matrix: MatrixOptions, options: Mapping[str, str]
 ) -> tuple[ComparisonCell, ...]:
-    """The cells of comma-separated lists, scheme by scheme.
+    """The cells of a matrix, scheme by scheme.
 
     `options` are those of a job by their names. Raises InputError for an empty or repeated item,
     SpecError for an unknown item and for a job that does not fit.
     """
-    numbers = [_number(text) for text in _items("--qps", qps)]
-    kinds = [_scheme(text) for text in _items("--schemes", schemes)]
+    numbers = [_number(text) for text in _items("--qps", matrix.qps)]
+    kinds = [_scheme(text) for text in _items("--schemes", matrix.schemes)]
     shared = dict(DEFAULTS) | {"ranks": str(_nics(fabric))}
     if "duration" in options:
         raise InputError(
             "a comparison repeats a collective; --duration makes streams, which never complete",
             hint="give a size",
         )
-    matrix = []
+    chosen = []
     for scheme in kinds:
-        for placement in _items("--placement", placements):
+        for placement in _items("--placement", matrix.placement):
             for number in numbers:
                 mine = shared | dict(options) | {"qps": str(number), "placement": placement}
                 if scheme.divides_flows:
                     # Go-back-N would retransmit what comes in another order.
                     mine["out-of-order"] = "true"
-                matrix.append(ComparisonCell(scheme, number, placement, job_from_options(mine)))
-    return tuple(matrix)
+                chosen.append(ComparisonCell(scheme, number, placement, job_from_options(mine)))
+    return tuple(chosen)
 
 
 def _items(option: str, text: str) -> Sequence[str]:

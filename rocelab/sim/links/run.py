@@ -54,16 +54,13 @@ def run_links(
 
     Where a flow is longer than its window, all links are simulated with a packet per chunk first,
     for acknowledgements: the second time a NIC sends a chunk when they open the window, where other
-    links than the NIC's hold them up. Raises InputError for a run that would take too long,
-    MachineError for one that does not fit.
+    links than the NIC's hold them up. The arguments are those that `check_hops` accepts.
     """
     (wiring,) = wirings
     capacity_bps = wiring.capacity_bps
-    paths = paths_taken(wiring.ways.paths, np.arange(len(sending.source)))
-    traffic = traffic_of(program, paths, sending)
-    is_windowed = (traffic.a_window_before() >= 0).any()
-    rounds = [traffic.coarse(), traffic] if is_windowed else [traffic]
-    _check_size(rounds)
+    rounds = _rounds(program, wiring, sending)
+    traffic = rounds[-1]
+    paths = traffic.paths
     sent_s = traffic.start_s[traffic.flow]
     round_s = rounds_s(traffic, capacity_bps, latency_s)
     with workers(_threads()) as pool:
@@ -86,6 +83,14 @@ def run_links(
                 sent_s = _opened_s(links, nic_s, left_s)
     answered_s = _answered_s(traffic, capacity_bps, latency_s)
     return sums.outcome(program, paths, left_s[traffic.last] + answered_s)
+
+
+def _rounds(program: Program, wiring: Wiring, sending: Sending) -> list[LinkTraffic]:
+    """The traffic of each time that all links are simulated, last the real one."""
+    paths = paths_taken(wiring.ways.paths, np.arange(len(sending.source)))
+    traffic = traffic_of(program, paths, sending)
+    is_windowed = (traffic.a_window_before() >= 0).any()
+    return [traffic.coarse(), traffic] if is_windowed else [traffic]
 
 
 @dataclass(slots=True)
@@ -241,7 +246,10 @@ def _go_on(_: Progress) -> None:
 _SMALLER = "use --engine fluid, a shorter duration, a lower load or fewer NICs"
 
 
-def _check_size(rounds: Sequence[LinkTraffic]) -> None:
+def check_hops(program: Program, wirings: Sequence[Wiring], sending: Sending) -> None:
+    """Raises InputError for a run that would take too long, MachineError for one that does not fit.
+    Calls no compiled function."""
+    rounds = _rounds(program, wirings[0], sending)
     hops = sum(int((batch.packets * (2 * batch.hops - 1)).sum()) for batch in rounds)
     threads = _threads()
     seconds = hops / HOPS_PER_SECOND / threads

@@ -130,17 +130,9 @@ def run_packets(
     after serialisation.
 
     A sender goes on at the last ACK of its data, a receiver when all of it has arrived. A NIC sends
-    ACKs and CNPs before data. Raises InputError for a run that would take too long.
+    ACKs and CNPs before data. The arguments are those that `check_packets` accepts; raises
+    InputError if too many packets are in flight later.
     """
-    _check_size(program, wirings[0].ways, sending)
-    queued = queued_at_first(program, wirings[0], sending, queues)
-    if queued > MOST_IN_FLIGHT:
-        raise InputError(
-            f"when NICs have sent what their windows allow at first, {queued:,} packets are in "
-            f"flight; at most {MOST_IN_FLIGHT:,} are simulated",
-            hint=_FEWER,
-        )
-    _check_memory(program, sending, queued)
     run = state_of(program, wirings, latency_s, sending, queues)
     clears = sending.source[len(sending.source) - len(run.clearance) :]
     loop.begin(run, order_by_nic(queues.seed, clears))
@@ -153,6 +145,22 @@ def run_packets(
         if (run.task.end_ps >= 0).all():
             break
     return _outcome(run, program, wirings, sending, queues)
+
+
+def check_packets(
+    program: Program, wirings: Sequence[Wiring], sending: Sending, queues: Queues
+) -> None:
+    """Raises InputError for a run that would take too long, MachineError for one that does not fit.
+    Calls no compiled function."""
+    _check_size(program, wirings[0].ways, sending)
+    queued = queued_at_first(program, wirings[0], sending, queues)
+    if queued > MOST_IN_FLIGHT:
+        raise InputError(
+            f"when NICs have sent what their windows allow at first, {queued:,} packets are in "
+            f"flight; at most {MOST_IN_FLIGHT:,} are simulated",
+            hint=_FEWER,
+        )
+    _check_memory(program, sending, queued)
 
 
 def queued_at_first(program: Program, wiring: Wiring, sending: Sending, queues: Queues) -> int:

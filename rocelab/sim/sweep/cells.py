@@ -29,6 +29,7 @@ from rocelab.labfile.load import validate
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import withheld
 from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems
+from rocelab.results.engines import Engine
 from rocelab.results.simulation import PacketCounts
 from rocelab.sim.sweep.sweep_spec import PARTS, SimulateSpec, Sweep, SweepPart
 
@@ -105,6 +106,11 @@ def _named_by(job: SimulatedJob) -> bytes:
         return b"".join(map(read_input, files))
     except OSError:
         return b""
+
+
+def engine_of(inputs: Inputs) -> Engine:
+    """The engine that simulates a cell."""
+    return Engine(inputs["simulate"]["engine"])
 
 
 def run_cell(inputs: Inputs) -> Figures:

@@ -28,7 +28,16 @@ from rocelab.base.outputs import Folder
 from rocelab.base.plugin_errors import plugin_error
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.report.renderers.page import html
-from rocelab.sim.sweep.cells import WARNINGS, Figures, Inputs, SweepCell, cells_of, run_cell
+from rocelab.sim.ahead import compile_ahead, compile_missing
+from rocelab.sim.sweep.cells import (
+    WARNINGS,
+    Figures,
+    Inputs,
+    SweepCell,
+    cells_of,
+    engine_of,
+    run_cell,
+)
 from rocelab.sim.sweep.report import sweep_document
 from rocelab.sim.sweep.store import (
     REPORT,
@@ -82,10 +91,11 @@ def run_sweep(
 ) -> SweepResult:
     """Run every cell of a sweep that `folder` does not hold yet, and write the table and the page.
 
-    Cells that failed before are tried again. `say` receives progress messages. An interrupt
-    (SIGINT) lets running cells end and submits no more; a second one drops them. Raises SpecError
-    with every problem of every cell before any is run, InputError if another sweep works in the
-    folder, MachineError without pyarrow or if a cluster is lost.
+    Cells that failed before are tried again. The engines of all these cells are compiled first, in
+    this process's cache. `say` receives progress messages. An interrupt (SIGINT) lets running cells
+    end and submits no more; a second one drops them. Raises SpecError with every problem of every
+    cell before any is run, InputError if another sweep works in the folder, MachineError without
+    pyarrow or if a cluster is lost.
     """
     need_pyarrow()
     cells = cells_of(sweep)
@@ -94,6 +104,8 @@ def run_sweep(
         todo = {cell.digest: cell for cell in cells if cell.digest not in done}
         if todo:
             say(_outlook(cells, list(todo.values()), journal))
+        for engine in dict.fromkeys(engine_of(cell.inputs) for cell in todo.values()):
+            compile_missing(engine, progress)
         try:
             ran = _run_cells(list(todo.values()), function, hire, journal, progress, say)
         except KeyboardInterrupt:
@@ -158,12 +170,14 @@ def _outlook(cells: Sequence[SweepCell], todo: Sequence[SweepCell], journal: Swe
 
 
 def attempt(function: CellFunction, inputs: Inputs) -> Attempt:
-    """Run a cell in a worker; returns its result and cost."""
+    """Run a cell in a worker; returns its result and cost, without the time to load its engine."""
     begin = time.perf_counter()
     watches_memory = _reset_peak_memory()
     figures: Figures = {}
     error = None
     try:
+        compile_ahead(engine_of(inputs))
+        begin = time.perf_counter()
         figures = function(inputs)
     except RocelabError as refused:
         error = refused.message

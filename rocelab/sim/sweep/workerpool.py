@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
@@ -24,6 +25,7 @@ from rocelab.base.extras import missing
 from rocelab.base.interpreter import safe_path
 from rocelab.base.plugin_errors import plugin_error
 from rocelab.sim.sweep.cells import tool_version
+from rocelab.sim.sweep.options import SweepOptions
 
 CONNECT_S = 10.0
 
@@ -41,6 +43,13 @@ class WorkerPool:
 
 
 Hire = Callable[[], AbstractContextManager[WorkerPool]]
+
+
+def hire_of(options: SweepOptions) -> Hire:
+    """The workers that options ask for."""
+    if options.cluster is not None:
+        return partial(cluster, options.cluster)
+    return partial(worker_processes, options.workers or len(os.sched_getaffinity(0)))
 
 
 @contextmanager

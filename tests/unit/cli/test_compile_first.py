@@ -23,7 +23,7 @@ from rocelab.cli.simulate import asked_jobs, asked_spec
 from rocelab.results.engines import Engine
 from rocelab.sim import ahead
 from rocelab.sim import simulate as simulation
-from tests.helpers.command import rocelab
+from tests.helpers.command import rocelab, rocelab_process
 from tests.helpers.waiting import wait_until
 
 COMPILE = """
@@ -33,6 +33,8 @@ from rocelab.sim.ahead import compile_library
 with ending():
     compile_library("fluid engine", lambda step: print(step.done, step.total, flush=True))
 """
+
+ALLTOALL = ("--pattern", "alltoall", "--ranks", "8", "--size")
 
 
 @pytest.fixture
@@ -71,11 +73,13 @@ def test_the_first_use_is_said_at_start_and_end_without_a_terminal(
     empty_cache: Path, said: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ahead, "LIBRARIES", {Engine.LINKS: ("link engine",)})
-    simulate.compile_first(Engine.LINKS)
+    with simulate.simulation_progress() as progress:
+        ahead.compile_missing(Engine.LINKS, progress)
     first, last = said.getvalue().splitlines()
     assert first == "first use: compiling the link engine, once"
     assert last.startswith("compiled the link engine in ")
-    simulate.compile_first(Engine.LINKS)
+    with simulate.simulation_progress() as progress:
+        ahead.compile_missing(Engine.LINKS, progress)
     assert said.getvalue().splitlines() == [first, last]
 
 
@@ -83,7 +87,8 @@ def test_nothing_is_compiled_where_functions_run_as_they_stand(
     empty_cache: Path, said: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(compiling.OFF, "1")
-    simulate.compile_first(Engine.LINKS)
+    with simulate.simulation_progress() as progress:
+        ahead.compile_missing(Engine.LINKS, progress)
     assert said.getvalue() == ""
 
 
@@ -123,7 +128,7 @@ def test_the_compiler_ends_with_a_program_that_is_killed(compiler: subprocess.Po
 
 def test_engines_are_compiled_ahead_without_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Engine] = []
-    monkeypatch.setattr(simulate, "compile_first", compiled.append)
+    monkeypatch.setattr(ahead, "compile_missing", lambda engine, _: compiled.append(engine))
     done = rocelab("simulate", "--compile-only")
     assert done.returncode == 0, done.stderr
     assert compiled == [Engine.FLUID, Engine.LINKS]
@@ -154,3 +159,40 @@ def test_nothing_is_compiled_where_a_process_may_not_have_the_memory(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (compiling.LEAST_BYTES - 1,) * 2)
     with pytest.raises(MachineError, match="compiling a simulation needs 700 MB"):
         compiling.numba()
+
+
+REFUSED = {
+    "what is not simulated packet by packet": (
+        ("simulate", "zone-1-1", "--engine", "packets", *ALLTOALL, "1MB", "--prove"),
+        "the packet engine does not simulate --prove",
+    ),
+    "too many packet-hops": (
+        ("simulate", "zone-1-1", "--engine", "packets", *ALLTOALL, "64GB", "--mtu", "256"),
+        "packet by packet this takes",
+    ),
+    "an event at nothing": (
+        ("simulate", "zone-1-1", *ALLTOALL, "1MB", "--event", "drain ctsw99"),
+        "ctsw99",
+    ),
+    "the cost of an event at nothing": (
+        ("whatif", "zone-1-1", "drain ctsw99", *ALLTOALL, "1MB"),
+        "ctsw99",
+    ),
+    "work that takes no time": (
+        ("longrun", "zone-1-1", "--rates", "llama3", "--work", "0s", *ALLTOALL, "1MB"),
+        "--work is 0s",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_compiles_nothing(
+    line: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(compiling.OFF, raising=False)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    refused = rocelab_process(*line)
+    assert refused.returncode == 2, refused.stderr
+    assert message in refused.stderr
+    assert "first use" not in refused.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -82,7 +82,7 @@ def test_receivers_take_packets_in_any_order_where_the_scheme_reorders_and_only_
         ({"qps": "four"}, "whole numbers"),
         ({"qps": "0"}, "--qps"),
         ({"schemes": "ecmp,spary"}, "did you mean spray"),
-        ({"placements": "scattered"}, "--placement"),
+        ({"placement": "scattered"}, "--placement"),
     ],
 )
 def test_a_list_that_can_not_be_compared_is_refused(lists: dict[str, str], says: str) -> None:

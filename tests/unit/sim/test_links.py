@@ -465,5 +465,6 @@ def test_an_estimate_is_of_all_processors_and_of_each_link_with_the_one_before(
     monkeypatch.setattr(links_run, "HOPS_PER_SECOND", 1)
     monkeypatch.setattr(links_run, "MOST_S", 1)
     said = rf"takes 500 packet-hops, about {about_s} s on {threads} processors"
+    program, wirings, _, sending, _ = arranged([Flow([0, 2, 4], 100 * 4096)])
     with pytest.raises(InputError, match=said):
-        links_run.run_links(*arranged([Flow([0, 2, 4], 100 * 4096)]))
+        links_run.check_hops(program, wirings, sending)

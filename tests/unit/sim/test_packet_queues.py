@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from rocelab.base.errors import InputError
-from rocelab.base.progress import Progress
 from rocelab.labfile.queues import EcnSpec
 from rocelab.planning.queues import bin_edges_bytes
 from rocelab.sim.packets import build, loop, run
@@ -141,10 +140,9 @@ def test_too_many_packets_in_flight_are_refused_before_a_run_where_they_are_know
 ) -> None:
     flows = [Flow([2 * number, 20, 22], MESSAGE) for number in range(4)]
     monkeypatch.setattr(run, "MOST_IN_FLIGHT", 100)
-    progress: list[Progress] = []
+    program, wirings, _, sending, queues = arranged(flows)
     with pytest.raises(InputError, match="at first, 300 packets are in flight; at most 100 are"):
-        ran(flows, progress=progress.append)
-    assert not progress
+        run.check_packets(program, wirings, sending, queues)
     small = replace(ENDLESS, buffer_bytes=10 * FRAME)
     ran(flows, small)
     assert known_in_flight(flows, small) == 0, "what is dropped is in flight no more"

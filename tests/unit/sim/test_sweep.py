@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError, MachineError, SpecError
 from rocelab.base.outputs import open_folder
+from rocelab.base.progress import ProgressSink
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
 from rocelab.fabrics.roles import Role
@@ -32,7 +34,9 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import build_fabric
 from rocelab.report.renderers.page import html
+from rocelab.results.engines import Engine
 from rocelab.sim.sweep import report, store
+from rocelab.sim.sweep import run as sweep_run
 from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, small_multiples, sweep_document
@@ -326,6 +330,30 @@ def test_a_second_run_does_nothing_and_a_changed_sweep_runs_only_what_is_new(
     assert (rows.ran, rows.reused, len(rows.rows)) == (3, 3, 6)
     assert [row["iteration_time"] for row in rows.rows] == [250001.0] * 3 + [125001.0] * 3
     assert pq.read_table(outputs[0]).num_rows == 6
+
+
+def test_engines_are_compiled_before_any_cell_and_billed_to_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(time, "perf_counter", lambda: 100.0 * len(steps))
+
+    def compile_missing(engine: Engine, progress: ProgressSink) -> None:
+        steps.append(f"compiled {engine}")
+
+    def load(engine: Engine) -> None:
+        steps.append(f"loaded {engine}")
+
+    def cell(inputs: dict[str, Any]) -> dict[str, Any]:
+        steps.append("simulated")
+        return sweep_cells.closed_form(inputs)
+
+    monkeypatch.setattr(sweep_run, "compile_missing", compile_missing)
+    monkeypatch.setattr(sweep_run, "compile_ahead", load)
+    over = "  simulate.engine: [packets]\n  lab.fabric.spines: [2, 4]\n"
+    rows = run_sweep(swept(tmp_path, over), tmp_path / "out", one_thread, function=cell)
+    assert steps == ["compiled packets", *["loaded packets", "simulated"] * 2]
+    assert [row["wall_s"] for row in rows.rows] == [100.0, 100.0], "of the step that simulated"
 
 
 def test_a_cell_that_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
