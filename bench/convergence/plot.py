@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from bench.convergence.document import CellResult, ConvergenceTable
 from bench.convergence.plan import PLAN, Cell, FaultClass, Site
-from rocelab.report.plots import GRID, INK, MS, MUTED, PLANS, figure_of, styled, svg
+from rocelab.report.palette import CATEGORIES, GRID, INK, MUTED
+from rocelab.report.plots import MS, figure_of, styled, svg
 from rocelab.sim.events.reaction import ReactionPlace
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ LEAST_MS = 0.5
 """The position of a failure without loss: times below a packet interval are unknown."""
 
 COLOURS = {
-    ReactionPlace.RACK: PLANS[0],
-    ReactionPlace.TRUNK: PLANS[1],
-    ReactionPlace.NIC: PLANS[2],
-    ReactionPlace.SPINE: PLANS[3],
+    ReactionPlace.RACK: CATEGORIES[0],
+    ReactionPlace.TRUNK: CATEGORIES[1],
+    ReactionPlace.NIC: CATEGORIES[2],
+    ReactionPlace.SPINE: CATEGORIES[3],
 }
 
 
@@ -84,7 +85,7 @@ def _releases_panel(axis: Axes, cells: Sequence[CellResult]) -> None:
     releases = list(dict.fromkeys(cell.environment.frr_version for cell in cells))
     width = 0.9 / len(releases)
     for number, release in enumerate(releases):
-        colour = PLANS[number % len(PLANS)]
+        colour = CATEGORIES[number % len(CATEGORIES)]
         axis.plot([], [], "o", markersize=2.6, color=colour, label=f"FRR {release}")
         offset = (number - (len(releases) - 1) / 2) * width
         for cell in cells:

@@ -14,7 +14,8 @@ from bench.validation.history import PHASES
 from bench.validation.hpn import JOB_GPUS
 from bench.validation.hpn import QPS as HPN_QPS
 from bench.validation.scaling import QPS, UPLINKS
-from rocelab.report.plots import GRID, INK, MUTED, PLANS, figure_of, styled, svg
+from rocelab.report.palette import CATEGORIES, GRID, INK, MUTED
+from rocelab.report.plots import figure_of, styled, svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,7 @@ def _queue_pairs(validation: Validation) -> str:
     figure = figure_of(10, 2.8)
     axes = figure.subplots(1, len(PLACEMENTS), sharey=True)
     for axis, (placement, title) in zip(axes, PLACEMENTS.items(), strict=True):
-        for (ratio, _), colour in zip(UPLINKS.items(), PLANS, strict=False):
+        for (ratio, _), colour in zip(UPLINKS.items(), CATEGORIES, strict=False):
             keys = [f"qp/64/{placement}/{ratio}/{qps}/mean" for qps in QPS]
             _band(axis, validation, keys, colour, f"uplinks {ratio}")
         axis.set_xticks(range(len(QPS)), [str(qps) for qps in QPS])
@@ -61,7 +62,7 @@ def _failures(validation: Validation) -> str:
     axes = figure.subplots(len(PLACEMENTS), len(UPLINKS), sharex=True, sharey=True)
     for row, (placement, title) in zip(axes, PLACEMENTS.items(), strict=True):
         for axis, ratio in zip(row, UPLINKS, strict=True):
-            for (scheme, label), colour in zip(LINES.items(), PLANS, strict=True):
+            for (scheme, label), colour in zip(LINES.items(), CATEGORIES, strict=False):
                 failed = [
                     n for n in FAILED if f"te/{placement}/{ratio}/{n}/{scheme}" in validation.values
                 ]
@@ -87,7 +88,7 @@ def _history(validation: Validation) -> str:
             values = sorted(validation[f"phase/{placement}/{name}"])
             # Sorted from left to right: a line is the distribution of its jobs.
             across = [place + 0.7 * ((n + 0.5) / len(values) - 0.5) for n in range(len(values))]
-            axis.plot(across, values, "-", linewidth=1.6, color=PLANS[0])
+            axis.plot(across, values, "-", linewidth=1.6, color=CATEGORIES[0])
             middle = validation.median(f"phase/{placement}/{name}")
             axis.hlines(middle, place - 0.38, place + 0.38, colors=INK, linewidth=1)
         axis.set_xticks(
@@ -104,7 +105,7 @@ def _planes(validation: Validation) -> str:
     figure = figure_of(6.5, 3)
     axis = figure.subplots()
     axis.axhspan(0.501, 0.637, color=GRID, zorder=0)
-    for gpus, colour in zip(JOB_GPUS, PLANS, strict=True):
+    for gpus, colour in zip(JOB_GPUS, CATEGORIES, strict=False):
         keys = [f"planes/shared/{gpus}/{qps}" for qps in HPN_QPS]
         _band(axis, validation, keys, colour, f"{gpus} GPUs")
     axis.set_xticks(range(len(HPN_QPS)), [str(qps) for qps in HPN_QPS])

@@ -137,6 +137,11 @@ def axis_unit(most: float, unit: Unit) -> tuple[float, str]:
     return scale, name
 
 
+def tick(value: float) -> str:
+    """A number on an axis, already divided by its unit: `0`, `2.5`, `2,000`."""
+    return _plain(0.0 if abs(value) < 1e-12 else value)
+
+
 def _decimal(value: float, decimals: int) -> Decimal:
     """Rounded as JavaScript's toFixed does it: halves away from 0."""
     return Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)

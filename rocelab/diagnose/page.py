@@ -15,7 +15,8 @@ from rocelab.base import quantities
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import lateness
 from rocelab.diagnose.document import top_ns
-from rocelab.report.plots import INK, MUTED, figure_of, styled
+from rocelab.report.palette import INK, MUTED
+from rocelab.report.plots import figure_of, styled
 from rocelab.results.diagnosis import Cause, Diagnosis
 
 if TYPE_CHECKING:

@@ -25,9 +25,11 @@ Notes, leads and items may hold `code` in backticks.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocelab.base.quantities import Unit, formatted
@@ -138,11 +140,20 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A plot: `draw` makes it where it is wanted, None if there is nothing to draw. `name` is
-    unique in a document."""
+    """A plot: `draw` makes it where it is wanted, None if there is nothing to draw; a page then has
+    the sentence `instead`. `name` is unique in a document."""
 
     name: str
     draw: Callable[[], Drawing | None]
+    instead: str = ""
+
+    def is_same(self, other: Figure) -> bool:
+        """Whether both draw the same of the same data."""
+        match self.draw, other.draw:
+            case partial(func=one, args=data), partial(func=another, args=others):
+                same = len(data) == len(others) and all(map(operator.is_, data, others))
+                return one is another and same
+        return False
 
 
 @dataclass(frozen=True, slots=True)

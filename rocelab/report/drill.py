@@ -62,12 +62,12 @@ NOTHING_MEASURED = Note("No repeat was valid, so only the reasons are reported."
 def drill_document(result: DrillResult) -> Document:
     """All of a drill."""
     repeats = repeat_tables(result)
-    lab = result.lab["name"]
+    lab, alone = result.lab["name"], len(result.phases) == 1
     return Document(
         result.title,
         (
             Replay(partial(recording, result)),
-            *([figures_by_phase(result, repeats)] if _has_table(result) else []),
+            *([figures_by_phase(result, repeats)] if result.has_jobs and alone else []),
             *_phases(result, repeats),
             *_about(result),
         ),
@@ -80,13 +80,34 @@ def drill_document(result: DrillResult) -> Document:
         answer=(
             *(Note(text, Tone.CAUTION) for text in result.remarks),
             *_reasons(result, repeats),
-            Section("Expectations, every valid repeat", (verdicts_table(result, repeats),)),
+            *([] if alone else [figures_by_phase(result, repeats)]),
+            *_events(result),
+            _expectations(result, repeats),
         ),
     )
 
 
-def _has_table(result: DrillResult) -> bool:
-    return result.has_jobs or len(result.phases) > 1
+def _expectations(result: DrillResult, repeats: Sequence[RepeatTable]) -> Section:
+    """Folded if all are met."""
+    verdicts = [verdict for phase in result.phases for verdict in phase.verdicts]
+    unmeasured = sum(not verdict.passed and verdict.observed is None for verdict in verdicts)
+    missed = sum(not verdict.passed for verdict in verdicts) - unmeasured
+    parts = [
+        f"{number} of {len(verdicts)} {what}"
+        for number, what in ((missed, "not met"), (unmeasured, "not measured"))
+        if number
+    ]
+    title = f"Expectations: {', '.join(parts) or 'all met'}"
+    return Section(title, (verdicts_table(result, repeats),), folded=not parts)
+
+
+def _events(result: DrillResult) -> list[Section]:
+    """The events of a drill of one phase: the key of their names."""
+    chosen = representative(result, result.phases[0].name)
+    if len(result.phases) > 1 or chosen is None or chosen[1].probes is None:
+        return []
+    assert result.phases[0].probes is not None
+    return [probes.events_section(chosen[1].probes, result.phases[0].probes.method)]
 
 
 def summary_document(result: DrillResult) -> Document:
@@ -151,8 +172,9 @@ def _lines(repeats: Sequence[RepeatTable]) -> Iterator[str]:
 
 def _reasons(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iterator[Note]:
     """Why repeats do not count or failed, and the queue pairs that failed."""
+    tone = Tone.CAUTION if result.passed else Tone.BAD
     for line in _lines(repeats):
-        yield Note(line, Tone.BAD)
+        yield Note(line, tone)
     for number, repeat in enumerate(result.repeats, 1):
         for run in repeat:
             where = f", phase {result.where(run.phase)}" if result.where(run.phase) else ""
@@ -208,14 +230,18 @@ def _phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> It
         yield _probe_figures(result, phase, repeats)
     if many:
         where = f" of phase {repeats.phase}" if repeats.phase else ""
-        yield Section(f"Repeats{where}", (repeats_table(repeats),))
+        below = (
+            []
+            if chosen is None
+            else [Note(f"What follows is of repeat {chosen[0]}, nearest the median.")]
+        )
+        yield Section(f"Repeats{where}", (repeats_table(repeats), *below))
     if chosen is None:
         yield NOTHING_MEASURED
         return
     number, run = chosen
-    if many:
-        yield Note(f"Below: repeat {number}, nearest the median.")
-    yield from _run(phase, run, f", repeat {number}" if many else "")
+    alone = len(result.phases) == 1
+    yield from _run(phase, run, f", repeat {number}" if many else "", alone=alone)
 
 
 def _probe_figures(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> Section:
@@ -225,8 +251,9 @@ def _probe_figures(result: DrillResult, phase: PhaseSummary, repeats: RepeatTabl
     return Section(f"{what}, {repeats.summary}", (table,))
 
 
-def _run(phase: PhaseSummary, run: PhaseRun, repeat: str) -> Iterator[Block]:
-    """The sections of one run; `repeat` names it, if there are several."""
+def _run(phase: PhaseSummary, run: PhaseRun, repeat: str, *, alone: bool) -> Iterator[Block]:
+    """The sections of one run; `repeat` names it, if there are several. alone: the phase is the
+    only one, and its events are in the answer."""
     measured = run.measured
     switches = [
         *stages_sections(measured.stages, phase.name),
@@ -237,7 +264,8 @@ def _run(phase: PhaseSummary, run: PhaseRun, repeat: str) -> Iterator[Block]:
         yield from switches
         return
     assert phase.probes is not None
-    yield probes.events_section(measured, phase.probes.method)
+    if not alone:
+        yield probes.events_section(measured, phase.probes.method)
     yield probes.losses_section(measured, phase.name)
     yield probes.fib_section(measured, phase.name)
     yield from switches
@@ -248,9 +276,13 @@ def _health(report: HealthReport) -> Section:
     evidence = [evidence_link(folder) for folder in report.evidence]
     links = [part for link in evidence for part in (link, ", ")][:-1]
     return Section(
-        f"SLIs in {report.sampling}",
+        "Health",
         (
-            Note("A breach is a sample that missed the objective.", page_only=True),
+            Note(
+                f"SLIs in {report.sampling}. A breach is a sample that missed the objective; "
+                "expectations judge the drill, and not these.",
+                page_only=True,
+            ),
             health_table(report),
             *([Note(("Evidence was collected in ", *links, "."))] if links else []),
         ),
@@ -276,7 +308,7 @@ def _about(result: DrillResult) -> list[Section]:
     )
     return [
         Section(
-            "What this tells about hardware, and what it does not",
+            "Limits",
             (Items(texts), _clocks(result, has_probes=has_probes)),
             page_only=True,
         ),

@@ -7,6 +7,11 @@ from collections.abc import Iterable
 from rocelab.results.probes import Event, FibChange, HashingRun, ProbeRun
 
 
+def event_name(number: int) -> str:
+    """`E3`: the name of the third event in tables and plots; the table of events is their key."""
+    return f"E{number}"
+
+
 def by_plan(runs: Iterable[HashingRun]) -> list[HashingRun]:
     """Seed plans with the lab's own first."""
     return sorted(runs, key=lambda run: not run.own)

@@ -17,13 +17,16 @@ import numpy as np
 
 from rocelab.base import quantities
 from rocelab.base.interpreter import imported
+from rocelab.base.quantities import Unit
 from rocelab.fabrics.door import roles
-from rocelab.report.order import by_plan, changes_after, plan_title
+from rocelab.report.order import by_plan, changes_after, event_name, plan_title
+from rocelab.report.palette import DELIVERED, EVENT, GRID, INK, LOST, MEASURED, MUTED
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
 from rocelab.routes.balance import LinkLoad, TierBalance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
     from matplotlib.figure import Figure
 
 MS = 10**6
@@ -33,40 +36,15 @@ MAX_CLOSE_UPS = 2
 PIXELS = 300
 """Across a panel: what is closer is drawn as one."""
 
-INK, MUTED, GRID = "#1c2530", "#6b7785", "#e4e8ec"
-DELIVERED, LOST, EVENT = "#b9d3e6", "#c8102e", "#1c2530"
-RECEIVED = "#1f6fb2"
-PLANS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0")
 FIB_KINDS = (
-    ("fewer next hops", "v", "#c8102e"),
-    ("more next hops", "^", "#2e8b57"),
-    ("other change", "o", "#1f6fb2"),
+    ("fewer next hops", "v", INK),
+    ("more next hops", "^", MUTED),
+    ("other change", ".", MUTED),
 )
 """Kinds of changes of a FIB, their markers and colours."""
 
 SMALL = 8.5
 """The smallest text, in points: a page shows 11 inches on 760 pixels or more."""
-
-DARK = {
-    INK: "#e7edf2",
-    MUTED: "#9fadb9",
-    GRID: "#2d3842",
-    "#ffffff": "#182028",
-    DELIVERED: "#34506a",
-    LOST: "#ff6b63",
-    "#1f6fb2": "#6bb1f0",
-    "#d9822b": "#f0a63c",
-    "#4c9a6a": "#5fc49b",
-    "#2e8b57": "#5fc49b",
-    "#8a5fb0": "#bb93e6",
-    "#d9dee3": "#43515e",
-    "#7a5c3e": "#c79a6b",
-    "#2aa5a0": "#4fd0ca",
-    "#9aa5b1": "#8a97a4",
-}
-"""Colours of plots on a dark page, by those on a light one."""
-
-_COLOUR = re.compile("|".join(DARK))
 
 LEAST_NS = 10_000
 """The least time on a logarithmic axis."""
@@ -117,12 +95,19 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
     event that lost packets."""
     flows = _shown(repeat.flows)
     close_ups = _close_ups(repeat)
-    windows = [window for _, window in close_ups]
     figure = figure_of(11, 1.1 + 0.17 * len(flows))
-    axes = _panels(figure, 1 + len(windows))
+    axes = _panels(figure, 1 + len(close_ups))
     begin, end = _extent(repeat)
-    for axis, (low, high) in zip(axes, [(begin, end), *windows], strict=True):
-        axis.hlines(range(len(flows)), begin / MS, end / MS, colors=DELIVERED, linewidth=5)
+    whole = (0, "the first event", (begin, end))
+    for axis, (zero, event, (low, high)) in zip(axes, [whole, *close_ups], strict=True):
+        scale, unit = quantities.axis_unit(max(high - zero, zero - low), Unit.NS)
+        axis.hlines(
+            range(len(flows)),
+            (begin - zero) / scale,
+            (end - zero) / scale,
+            colors=DELIVERED,
+            linewidth=5,
+        )
         # A lost packet is thinner than a pixel of the whole run: draw one pixel.
         least = (high - low) // PIXELS
         # One path: a page with an element for each of many outages would be too large.
@@ -132,26 +117,26 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
             for span in merged(_outages(record, end), least, low, high)
         ]
         axis.plot(
-            [ms for _, (start, stop) in lost for ms in (start / MS, stop / MS, np.nan)],
+            [(at - zero) / scale for _, (start, stop) in lost for at in (start, stop, np.nan)],
             [y for row, _ in lost for y in (row, row, np.nan)],
             color=LOST,
             linewidth=5,
             solid_capstyle="butt",
         )
-        axis.set_xlim(low / MS, high / MS)
+        axis.set_xlim((low - zero) / scale, (high - zero) / scale)
         axis.set_ylim(len(flows) - 0.4, -0.6)
-        axis.set_xlabel("ms after the first event, lab")
+        name_axis(axis.xaxis, f"after {event}", unit, "lab")
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
-        _mark_events(axis, repeat)
+        _mark_events(axis, repeat, zero, scale)
         axis.set_yticks([])
-    axes[0].set_yticks(range(len(flows)), [_label(record) for record in flows])
+    axes[0].set_yticks(range(len(flows)), [flow_label(record) for record in flows])
     axes[0].set_title("whole run", pad=16)
     for colour, label in ((DELIVERED, "delivered"), (LOST, "lost")):
         axes[0].plot([], [], color=colour, linewidth=5, label=label)
     figure.legend(frameon=False, ncols=2, loc="outside upper right")
-    for axis, (number, _) in zip(axes[1:], close_ups, strict=True):
-        axis.set_title(f"around event {number}", pad=16)
+    for axis, (_, event, _) in zip(axes[1:], close_ups, strict=True):
+        axis.set_title(f"around {event}", pad=16)
     for row, record in enumerate(flows):
         if record.measurement.lost:
             text = f"{record.measurement.lost:,} lost"
@@ -180,10 +165,10 @@ def fib_timeline(repeat: ProbeRun) -> Figure | None:
     )[:, 0]
     for axis, (number, event, changes), names in zip(axes, groups, nodes, strict=True):
         _changes(axis, event, changes, names)
-        axis.set_title(f"after event {number}: {event.title}", pad=4)
+        axis.set_title(f"after {event_name(number)}: {event.title}", pad=4)
     after = [max(LEAST_NS, c.t_ns - event.t_ns) for _, event, changes in groups for c in changes]
     _time_axis(axes[-1], min(after), max(after))
-    axes[-1].set_xlabel("after the event, lab")
+    axes[-1].set_xlabel("after the event, lab")  # each tick has its unit
     for kind, marker, colour in FIB_KINDS:
         axes[0].plot([], [], marker, color=colour, markersize=4, label=kind)
     figure.legend(frameon=False, ncols=3, loc="outside upper right")
@@ -238,9 +223,9 @@ def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
             loads = [load for load in run.loads if (load.tier, load.direction) == key]
             tier = next(tier for tier in run.tiers if (tier.tier, tier.direction) == key)
             axis = grid[row][column]
-            _bars(axis, loads, PLANS[column % len(PLANS)])
+            _bars(axis, loads)
             axis.set_title(f"{plan_title(run)}: {_caption(tier)}")
-        grid[row][0].set_ylabel(f"{key[0]} {key[1].value}\nover the mean")
+        name_axis(grid[row][0].yaxis, f"{key[0]} {key[1].value}\nover the mean")
     return figure
 
 
@@ -257,18 +242,18 @@ def _time_axis(axis: Axes, first_ns: float, last_ns: float) -> None:
     axis.set_xlim(low, high)
 
 
-def _bars(axis: Axes, loads: Sequence[LinkLoad], colour: str) -> None:
+def _bars(axis: Axes, loads: Sequence[LinkLoad]) -> None:
     packets = np.array([load.packets for load in loads], np.float64)
     packets /= packets.mean() or 1.0
     groups = list(dict.fromkeys(load.group for load in loads))
     if len(loads) > MAX_BARS:
         axis.fill_between(
-            np.arange(len(loads)), np.sort(packets)[::-1], step="post", color=colour, linewidth=0
+            np.arange(len(loads)), np.sort(packets)[::-1], step="post", color=MEASURED, linewidth=0
         )
         axis.set_xlabel(f"{len(loads):,} links, busiest first")
     else:
         places = np.array([i + 0.8 * groups.index(load.group) for i, load in enumerate(loads)])
-        axis.bar(places, packets, color=colour, width=0.85)
+        axis.bar(places, packets, color=MEASURED, width=0.85)
         axis.set_xticks(places, [_far_name(load) for load in loads], rotation=90)
         axis.tick_params(axis="x", length=0, pad=1)
         for group in groups:
@@ -305,7 +290,8 @@ def _shown(flows: Sequence[FlowRecord]) -> list[FlowRecord]:
     return sorted(flows, key=lambda record: -record.measurement.lost)[:MAX_FLOWS]
 
 
-def _label(record: FlowRecord) -> str:
+def flow_label(record: FlowRecord) -> str:
+    """`f3  srv1-1 → srv2-1`."""
     return f"{record.flow.name}  {record.flow.source} → {record.flow.destination}"
 
 
@@ -339,9 +325,9 @@ def _extent(repeat: ProbeRun) -> tuple[int, int]:
     return rate.start_ns, rate.start_ns + rate.interval_ns * len(rate.sent)
 
 
-def _close_ups(repeat: ProbeRun) -> list[tuple[int, tuple[int, int]]]:
-    """The number of each of the two events that lost most packets, and a window around it, wide
-    enough to see them."""
+def _close_ups(repeat: ProbeRun) -> list[tuple[int, str, tuple[int, int]]]:
+    """The instant and the name of each of the two events that lost most packets, and a window
+    around it, wide enough to see them."""
     end = _extent(repeat)[1]
     candidates = []
     for index, record in enumerate(repeat.events):
@@ -357,15 +343,22 @@ def _close_ups(repeat: ProbeRun) -> list[tuple[int, tuple[int, int]]]:
             width = max(last - record.event.t_ns, 5 * resolution)
             low = record.event.t_ns - width // 4
             window = (low, min(end, record.event.t_ns + width * 5 // 4))
-            candidates.append((sum(outage.lost for outage in outages), index + 1, window))
-    worst = sorted(candidates, key=lambda close_up: -close_up[0])[:MAX_CLOSE_UPS]
-    return sorted((number, window) for _, number, window in worst)
+            close_up = (record.event.t_ns, event_name(index + 1), window)
+            candidates.append((sum(outage.lost for outage in outages), close_up))
+    worst = sorted(candidates, key=lambda candidate: -candidate[0])[:MAX_CLOSE_UPS]
+    return sorted(close_up for _, close_up in worst)
+
+
+def name_axis(axis: XAxis | YAxis, title: str, unit: str = "", clock: str = "") -> None:
+    """A title such as `after E3, ms, lab`, and ticks as `quantities` writes them."""
+    axis.set_label_text(", ".join(filter(None, (title, unit, clock))))
+    axis.set_major_formatter(lambda value, _: quantities.tick(value))
 
 
 def number_event(axis: Axes, number: int, at: float) -> None:
-    """The number of an event above its place on the time axis."""
+    """The name of an event above its place on the time axis."""
     axis.annotate(
-        str(number),
+        event_name(number),
         (at, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(0, 1),
@@ -376,18 +369,18 @@ def number_event(axis: Axes, number: int, at: float) -> None:
     )
 
 
-def _mark_events(axis: Axes, repeat: ProbeRun) -> None:
-    """A dashed line at each event, with its number where there is room."""
+def _mark_events(axis: Axes, repeat: ProbeRun, zero_ns: int, scale: float) -> None:
+    """A dashed line at each event, with its name where there is room."""
     low, high = axis.get_xlim()
     free = low
     for number, record in enumerate(repeat.events, 1):
-        at = record.event.t_ns / MS
+        at = (record.event.t_ns - zero_ns) / scale
         if not low <= at <= high:
             continue
         axis.axvline(at, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
         if at >= free:
             number_event(axis, number, at)
-            free = at + (high - low) / 25
+            free = at + (high - low) / 20
 
 
 def _kind(before: int | None, after: int | None) -> str:
@@ -433,13 +426,3 @@ def svg(figure: Figure, name: str) -> str:
         )
     text = out.getvalue()
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text[text.index("<svg") :])
-
-
-def themed(drawing: str) -> str:
-    """An SVG whose colours follow those of its page, by the variables of `page_colours`."""
-    return _COLOUR.sub(lambda match: f"var(--plot-{match[0][1:]}, {match[0]})", drawing)
-
-
-def page_colours() -> str:
-    """The variables of a dark page."""
-    return " ".join(f"--plot-{light[1:]}: {dark};" for light, dark in DARK.items())

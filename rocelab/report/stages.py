@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rocelab.base.quantities import Unit, duration
+from rocelab.base.quantities import Unit, axis_unit, duration
 from rocelab.report.document import Column, Figure, Note, Row, Section, Table, columns
-from rocelab.report.plots import GRID, INK, MS, figure_of, styled
+from rocelab.report.order import event_name
+from rocelab.report.palette import (
+    DECIDING,
+    GRID,
+    HOLDING,
+    INK,
+    INSTALLING,
+    UNDETECTED,
+    WRITING,
+)
+from rocelab.report.plots import MS, figure_of, name_axis, styled
 from rocelab.results.stages import HOLD_NS, DetectionCause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:
@@ -34,10 +44,8 @@ CAUSES = {
 
 COLUMNS = ("detected", "session", "best path", "zebra", "kernel", "packets")
 
-WAITING, HOLDING, DECIDING = "#d9dee3", "#8a5fb0", "#1f6fb2"
-INSTALLING, WRITING = "#d9822b", "#4c9a6a"
 SPANS = (
-    ("until detected", WAITING),
+    ("until detected", UNDETECTED),
     ("BGP", DECIDING),
     (f"BGP's hold of {HOLD_NS // MS} ms", HOLDING),
     ("until zebra", INSTALLING),
@@ -53,16 +61,16 @@ def stages_sections(stages: Sequence[Stages], name: str) -> list[Section]:
         if event.switches
         for block in (
             Figure(f"{name}-stages{number}", partial(waterfall, event)),
-            stages_table(event),
+            stages_table(event, number + 1),
         )
     ]
     return [Section("Where the time went", (_EXPLAINED, *tables))] if tables else []
 
 
-def stages_table(stages: Stages) -> Table:
-    """The stages of every switch after the event, in ms, in order of detection."""
+def stages_table(stages: Stages, number: int) -> Table:
+    """The stages of every switch after the event of that number, in order of detection."""
     return Table(
-        f"Where the time went after {stages.event}, in ms",
+        f"Where the time went after {event_name(number)}, {stages.event}: ms, lab",
         (
             *columns(Unit.TEXT, "switch", "by"),
             *columns(Unit.FIGURE, *COLUMNS),
@@ -124,9 +132,10 @@ def waterfall(stages: Stages) -> Drawing | None:
         return None
     figure = figure_of(11, 1.2 + 0.24 * len(switches))
     axis = figure.subplots()
-    draw_stages(axis, switches)
+    scale, unit = axis_unit(last_ns(switches), Unit.NS)
+    draw_stages(axis, switches, scale)
     axis.set_xlim(left=0)
-    axis.set_xlabel("ms after the event, lab")
+    name_axis(axis.xaxis, "after the event", unit, "lab")
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     figure.legend(
@@ -138,14 +147,20 @@ def waterfall(stages: Stages) -> Drawing | None:
     return figure
 
 
-def draw_stages(axis: Axes, switches: Sequence[SwitchStages]) -> None:
-    """A bar per switch, in ms after the event, and a mark where packets arrived again."""
+def last_ns(switches: Sequence[SwitchStages]) -> int:
+    """When all is over in these switches, after the event."""
+    return max(max(_spans(one)[-1][1], one.first_good_packet_ns or 0) for one in switches)
+
+
+def draw_stages(axis: Axes, switches: Sequence[SwitchStages], scale: float) -> None:
+    """A bar per switch, in units of `scale` ns after the event, and a mark where packets arrived
+    again."""
     for row, one in enumerate(switches):
         for (_, colour), (start_ns, end_ns) in zip(SPANS, _spans(one), strict=True):
             if end_ns > start_ns:
-                axis.barh(row, (end_ns - start_ns) / MS, left=start_ns / MS, color=colour)
+                axis.barh(row, (end_ns - start_ns) / scale, left=start_ns / scale, color=colour)
         if one.first_good_packet_ns is not None:
-            axis.plot(one.first_good_packet_ns / MS, row, "|", color=INK, markersize=11)
+            axis.plot(one.first_good_packet_ns / scale, row, "|", color=INK, markersize=11)
     axis.set_yticks(range(len(switches)), [_label(one) for one in switches])
     axis.set_ylim(len(switches) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)

@@ -108,11 +108,15 @@ def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:
     return tuple(rows)
 
 
+NOT_MEASURED = "not measured"
+"""The text of a KPI that was not measured."""
+
+
 def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:
     """`value` as text in the unit of `kpi`; `not measured` for None. A time not above
     `resolution_ns` is shown as below it."""
     if value is None:
-        return "not measured"
+        return NOT_MEASURED
     if isinstance(value, str):
         return value
     quantity = KPIS[kpi].quantity

@@ -10,14 +10,22 @@ from functools import partial
 from rocelab.base.quantities import change, duration
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import and_more, sentence
-from rocelab.report.answers.events import hold_clause, outage_clause, worst_event
+from rocelab.report.answers.events import (
+    back_clause,
+    hold_clause,
+    is_storm,
+    outage_clause,
+    worst_event,
+)
 from rocelab.report.answers.job import held_back_clause
-from rocelab.report.answers.plots import worst_event_plot
+from rocelab.report.answers.phases import compared_phases, phase_cards, phases_plot
+from rocelab.report.answers.plots import probes_plot
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
 from rocelab.report.figures import FigureRow, figure_rows
 from rocelab.report.jobs.plots import fair_shares_plot, progress_plot
 from rocelab.report.repeats import RepeatTable, representative
 from rocelab.results.drill import DrillResult, PhaseRun, PhaseSummary
+from rocelab.results.kpi import Better
 from rocelab.results.kpis import KPIS, format_kpi
 
 OF_PROBES = (
@@ -76,7 +84,15 @@ def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
         worst = _most_different(phases)
         clauses += _jobs(phases, worst)
     text = sentence(*clauses, _missed(result))
-    return Answer(text, _figures(worst, repeats), _plot(worst))
+    summaries = [phase.summary for phase in phases]
+    compared = () if probed else tuple(compared_phases(summaries, _common(phases)))
+    if len(compared) > 1 and worst.run.fair_shares is None:
+        plot = Figure("answer", partial(phases_plot, compared))
+    else:
+        plot = _plot(worst)
+    if len(compared) > 1:
+        return Answer(text, tuple(phase_cards(compared, result)), plot)
+    return Answer(text, _figures(worst, repeats), plot)
 
 
 def _phases(result: DrillResult) -> Iterator[_MeasuredPhase]:
@@ -103,12 +119,16 @@ def _probes(phase: _MeasuredPhase) -> Iterator[str]:
         return
     yield where + outage_clause(worst)
     yield hold_clause(worst)
+    if is_storm(run):
+        yield back_clause(run)
 
 
 def _jobs(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> Iterator[str]:
     yield _difference(phases, worst) or _reached(worst)
     yield _fair(worst)
-    yield held_back_clause(worst.run.reports[0])
+    slower = _slower(phases, worst)
+    held_back = held_back_clause(slower.run.reports[0])
+    yield f"in {slower.name} {held_back}" if held_back and slower.name else held_back
 
 
 def _median(phase: _MeasuredPhase, kpi: str) -> float | None:
@@ -132,6 +152,16 @@ def _most_different(phases: Sequence[_MeasuredPhase]) -> _MeasuredPhase:
     first = next(value for phase in phases if (value := _median(phase, kpi)) is not None)
     candidates = [phase for phase in phases if _median(phase, kpi) is not None]
     return max(candidates, key=lambda phase: abs((_median(phase, kpi) or 0.0) - first))
+
+
+def _slower(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> _MeasuredPhase:
+    """Of the first phase and the one that differs most from it the slower one."""
+    kpi = _common(phases)
+    if kpi is None:
+        return worst
+    first = next(phase for phase in phases if _median(phase, kpi) is not None)
+    by_value = sorted((first, worst), key=lambda phase: _median(phase, kpi) or 0.0)
+    return by_value[0 if KPIS[kpi].better is Better.HIGHER else 1]
 
 
 def _difference(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> str:
@@ -204,7 +234,7 @@ def _card(row: FigureRow, missed: dict[str, str]) -> Card:
 def _plot(phase: _MeasuredPhase) -> Figure:
     name, run = "answer", phase.run
     if run.probes is not None:
-        return Figure(name, partial(worst_event_plot, run.probes))
+        return Figure(name, partial(probes_plot, run.probes))
     if run.fair_shares is not None:
         return Figure(name, partial(fair_shares_plot, run.fair_shares))
     return Figure(name, partial(progress_plot, run.reports[0]))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rocelab.base.quantities import Unit, duration, formatted
 from rocelab.base.wording import counted
-from rocelab.report.answers.clauses import in_words
+from rocelab.report.answers.clauses import and_more, in_words
+from rocelab.report.order import event_name
 from rocelab.results.probes import Event, EventRecord, FaultChange, ProbeRun
 from rocelab.results.stages import HOLD_NS, Stages, holds_until
 
@@ -20,7 +21,12 @@ class WorstEvent:
     """Counts from 1."""
 
     record: EventRecord
+    events: int
+    """How many the run had."""
+
     flows: int
+    """How many the run had."""
+
     out_ns: int | None
     """The longest loss of connectivity of a flow; None if it was not measured."""
 
@@ -33,6 +39,18 @@ class WorstEvent:
 
     stages: Stages | None
     """None if they were not measured."""
+
+
+STORM = 6
+"""From so many events on a run is a storm."""
+
+MOST_CHANGES = 2
+"""Changes of an event that a sentence names."""
+
+
+def is_storm(run: ProbeRun) -> bool:
+    """Whether there were so many events that a page shows what each did to each flow."""
+    return len(run.events) >= STORM
 
 
 def worst_event(run: ProbeRun) -> WorstEvent | None:
@@ -50,6 +68,7 @@ def worst_event(run: ProbeRun) -> WorstEvent | None:
     return WorstEvent(
         number=place + 1,
         record=record,
+        events=len(run.events),
         flows=len(run.flows),
         out_ns=max((time for time in out_ns if time is not None), default=None),
         back_ns=record.convergence.full_convergence_ns,
@@ -67,6 +86,8 @@ def outage_clause(worst: WorstEvent) -> str:
     """`both cables down (a, b): 6 of 24 flows out for up to 127 ms`."""
     affected = worst.record.convergence.affected_flows
     what = event_text(worst.record.event)
+    if worst.events >= STORM:
+        what = f"{event_name(worst.number)}, the worst of {worst.events} events ({what})"
     if not affected:
         return f"{what}: none of {counted(worst.flows, 'flow')} lost a packet"
     text = f"{what}: {affected} of {counted(worst.flows, 'flow')} out"
@@ -75,6 +96,18 @@ def outage_clause(worst: WorstEvent) -> str:
     if worst.open:
         text += f", {worst.open} of them not back at the end"
     return text
+
+
+def back_clause(run: ProbeRun) -> str:
+    """`every flow is back at the end`, or how many are not."""
+    out = [
+        flow
+        for flow in run.flows
+        if not all(event.restored for event in flow.measurement.events if event.affected)
+    ]
+    if not out:
+        return "every flow is back at the end"
+    return f"{len(out)} of {counted(len(run.flows), 'flow')} not back at the end"
 
 
 def holds(worst: WorstEvent) -> int:
@@ -97,13 +130,26 @@ def hold_clause(worst: WorstEvent) -> str:
 def event_text(event: Event) -> str:
     """`cable rtsw1:ctsw2 down`, `both cables down (a, b)`; of other faults the title."""
     if event.change != "begin" or not event.faults or not all(map(_is_cable, event.faults)):
-        return event.title
+        return event_title(event)
     cables = tuple(dict.fromkeys(link for change in event.faults for link in change.links))
     if len(cables) == 1:
         return f"cable {cables[0]} down"
     if len(cables) == 2:
         return f"both cables down ({cables[0]}, {cables[1]})"
     return f"{in_words(len(cables))} cables down"
+
+
+def event_title(event: Event) -> str:
+    """`carrier-down of rtsw1:ctsw2 ends`; of several changes what began, or what ended:
+    `power-loss of ctsw4, session-reset of rtsw4 and 1 more`."""
+    if len(event.faults) < 2:
+        return event.title
+    begun = [change for change in event.faults if change.begins]
+    changes = dict.fromkeys(
+        f"{change.kind} of {change.nodes[0] if len(change.nodes) == 1 else change.subject}"
+        for change in begun or event.faults
+    )
+    return and_more(changes, MOST_CHANGES) + ("" if begun else " ends")
 
 
 def _is_cable(change: FaultChange) -> bool:

@@ -75,7 +75,7 @@ def comparison_document(comparison: Comparison) -> Document:
                 ),
             ),
             Section(
-                "What this tells about hardware, and what it does not",
+                "Limits",
                 (Items(limits(comparison)),),
                 page_only=True,
             ),

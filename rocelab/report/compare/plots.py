@@ -10,27 +10,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocelab.base.quantities import Unit
 from rocelab.labfile.schemes.scheme_spec import SCHEMES
 from rocelab.report.compare.cells import cells_of, link_matrix, name_of, tiers_of, worst_tier
-from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
+from rocelab.report.palette import CATEGORIES, GRID, MUTED
+from rocelab.report.plots import figure_of, name_axis, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Colour, marker, line and hatch, lightness falling and rising so that neighbours differ in grey.
+# Marker, line and hatch: schemes differ in grey too.
 _IN_TURN = (
-    ("#1c2530", "o", "-", ""),
-    ("#1f6fb2", "s", "--", "//"),
-    ("#d9822b", "^", "-.", ".."),
-    ("#2e8b57", "D", ":", "\\\\"),
-    ("#c8102e", "v", (0, (5, 1)), "xx"),
-    ("#9aa5b1", "P", (0, (1, 1)), "--"),
-    ("#8a5fb0", "X", (0, (3, 1, 1, 1)), "++"),
+    ("o", "-", ""),
+    ("s", "--", "//"),
+    ("^", "-.", ".."),
+    ("D", ":", "\\\\"),
+    ("v", (0, (5, 1)), "xx"),
+    ("P", (0, (1, 1)), "--"),
+    ("X", (0, (3, 1, 1, 1)), "++"),
+    ("*", "-", "oo"),
 )
-_LOOKS = dict(zip(SCHEMES, _IN_TURN, strict=False))
-_OTHER = ("#7a5c3e", "*", "-", "oo")
+_LOOKS = {
+    kind: (colour, *look) for kind, colour, look in zip(SCHEMES, CATEGORIES, _IN_TURN, strict=False)
+}
+_OTHER = (CATEGORIES[-1], *_IN_TURN[-1])
 MOST_COLUMNS = 96
 
 
@@ -59,8 +64,8 @@ def by_queue_pairs(comparison: Comparison) -> Figure | None:
         grid[1][column].set_xticks(comparison.qps, [str(number) for number in comparison.qps])
         grid[1][column].set_xticks([], minor=True)
         grid[1][column].set_xlabel("queue pairs per pair of NICs")
-    grid[0][0].set_ylabel("BusBW, GB/s, modelled")
-    grid[1][0].set_ylabel("JCT ratio")
+    name_axis(grid[0][0].yaxis, "BusBW", Unit.GB_PER_S, "modelled")
+    name_axis(grid[1][0].yaxis, "JCT ratio")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
     return figure
@@ -136,7 +141,7 @@ def fairness_bars(comparison: Comparison) -> Figure | None:
         axis.set_title(f"{placement} placement")
         axis.grid(axis="y", color=GRID, linewidth=0.6)
         axis.set_axisbelow(True)
-    axes[0].set_ylabel("Jain's index")
+    name_axis(axes[0].yaxis, "Jain's index")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
     return figure
@@ -185,7 +190,7 @@ def load_map(comparison: Comparison, placement: str) -> Figure | None:
             axis.text(column + 0.5, row + 0.5, "0", ha="center", va="center", color="w")
     if image is not None:
         bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)
-        bar.set_label("load over the mean", color=INK)
+        name_axis(bar.ax.yaxis, "load over the mean")
         bar.outline.set_visible(False)
         if bar.solids is not None:
             bar.solids.set_rasterized(False)

@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocelab.base.quantities import Unit, axis_unit
 from rocelab.planning.fabric import Direction
-from rocelab.report.plots import GRID, INK, MUTED, figure_of, number_event, styled
+from rocelab.report.palette import (
+    CATEGORIES,
+    EVENT,
+    EXTREMES,
+    GRID,
+    INK,
+    MEASURED,
+    MODEL,
+    MUTED,
+    PAUSED,
+)
+from rocelab.report.plots import figure_of, name_axis, number_event, styled
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares
 
@@ -20,15 +32,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MS = 10**6
-GBPS = 10**9
 MAX_LINKS = 72
 MAX_PAUSED = 40
 """Ports in the plot of pauses: those that waited most."""
 
-SENDERS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0", "#c8102e", "#7a5c3e", "#2aa5a0", "#9aa5b1")
-BAND = "#b9d3e6"
-QUEUE_LAB, QUEUE_MODEL = "#1f6fb2", "#1c2530"
 POINTS, QUEUE_POINTS = 160, 600
 """About the most points of a lab's series: more would hide the model's lines."""
 
@@ -40,20 +47,22 @@ def fair_shares_plot(fair: FairShares) -> Figure:
     """Rates of every sender and their shared queue: points from the lab, lines from the model."""
     figure = figure_of(11, 5.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    _rates(upper, fair)
-    _queue(lower, fair)
+    last_ns = max(fair.lab.times_ns[-1], fair.model.times_ns[-1])
+    scale, unit = axis_unit(last_ns, Unit.NS)
+    _rates(upper, fair, scale)
+    _queue(lower, fair, scale)
     for axis in (upper, lower):
         axis.grid(axis="y", color=GRID, linewidth=0.6)
         axis.set_ylim(bottom=0)
         for start in sorted(set(fair.starts_ns)):
-            axis.axvline(start / MS, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+            axis.axvline(start / scale, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
     last = max(fair.starts_ns)
     for time, label, colour in (
-        (fair.lab_ns, "lab: fair", SENDERS[0]),
-        (fair.model_times_ns[0], "model: fair", INK),
+        (fair.lab_ns, "lab: fair", MEASURED),
+        (fair.model_times_ns[0], "model: fair", MODEL),
     ):
         if time is not None:
-            at = (last + time) / MS
+            at = (last + time) / scale
             upper.axvline(at, color=colour, linewidth=0.9)
             upper.annotate(
                 label,
@@ -63,54 +72,60 @@ def fair_shares_plot(fair: FairShares) -> Figure:
                 textcoords="offset points",
                 color=colour,
             )
-    lower.set_xlabel("ms of the modelled network")
+    name_axis(lower.xaxis, "time", unit, "modelled")
     return figure
 
 
-def _rates(axis: Axes, fair: FairShares) -> None:
-    lab_ms = np.array(fair.lab.times_ns) / MS
-    model_ms = np.array(fair.model.times_ns) / MS
-    every = max(1, len(lab_ms) // POINTS)
+def _rates(axis: Axes, fair: FairShares, scale: float) -> None:
+    lab_times = np.array(fair.lab.times_ns) / scale
+    model_times = np.array(fair.model.times_ns) / scale
+    every = max(1, len(lab_times) // POINTS)
+    most_bps = max(map(max, (*fair.lab.rates_bps, *fair.model.rates_bps)))
+    rate_scale, unit = axis_unit(most_bps, Unit.BITS_PER_S)
     for index, (lab, model) in enumerate(
         zip(fair.lab.rates_bps, fair.model.rates_bps, strict=True)
     ):
-        colour = SENDERS[index % len(SENDERS)]
+        colour = CATEGORIES[index % len(CATEGORIES)]
         axis.plot(
-            lab_ms[::every],
-            np.array(lab)[::every] / GBPS,
+            lab_times[::every],
+            np.array(lab)[::every] / rate_scale,
             ".",
             color=colour,
             markersize=4,
             label=f"sender {index + 1}, lab",
         )
-        axis.plot(model_ms, np.array(model) / GBPS, color=colour, linewidth=1.1, alpha=0.75)
+        axis.plot(
+            model_times, np.array(model) / rate_scale, color=colour, linewidth=1.1, alpha=0.75
+        )
     axis.plot([], [], color=MUTED, linewidth=1.1, label="model (first seed)")
-    axis.set_ylabel("payload, Gb/s, modelled")
+    name_axis(axis.yaxis, "payload", unit, "modelled")
     axis.set_title("rate of each sender")
     axis.legend(frameon=False, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
-def _queue(axis: Axes, fair: FairShares) -> None:
+def _queue(axis: Axes, fair: FairShares, scale: float) -> None:
+    deepest = max((fair.port.kmax_bytes, *fair.model.queue_bytes, *fair.lab.queue_bytes))
+    size_scale, unit = axis_unit(deepest, Unit.BYTES)
     axis.plot(
-        np.array(fair.model.queue_times_ns) / MS,
-        np.array(fair.model.queue_bytes) / 1000,
-        color=QUEUE_MODEL,
+        np.array(fair.model.queue_times_ns) / scale,
+        np.array(fair.model.queue_bytes) / size_scale,
+        color=MODEL,
         linewidth=1.0,
         label="model (first seed)",
     )
     every = max(1, len(fair.lab.queue_bytes) // QUEUE_POINTS)
     axis.plot(
-        np.array(fair.lab.queue_times_ns)[::every] / MS,
-        np.array(fair.lab.queue_bytes)[::every] / 1000,
+        np.array(fair.lab.queue_times_ns)[::every] / scale,
+        np.array(fair.lab.queue_bytes)[::every] / size_scale,
         ".",
-        color=QUEUE_LAB,
+        color=MEASURED,
         markersize=2.5,
         label="lab",
     )
     for level, name in ((fair.port.kmin_bytes, "kmin"), (fair.port.kmax_bytes, "kmax")):
-        axis.axhline(level / 1000, color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
-        axis.annotate(name, (1.002, level / 1000), xycoords=("axes fraction", "data"))
-    axis.set_ylabel("queue, kB")
+        axis.axhline(level / size_scale, color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
+        axis.annotate(name, (1.002, level / size_scale), xycoords=("axes fraction", "data"))
+    name_axis(axis.yaxis, "queue", unit)
     axis.set_title(f"queue of {fair.port.node}:{fair.port.interface}")
     axis.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
 
@@ -127,48 +142,59 @@ def progress_plot(report: JobReport) -> Figure | None:
         return None
     figure = figure_of(11, 0.5 + 1.9 * len(panels))
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    scale, unit = axis_unit(_last_ns(report), Unit.NS)
     for axis, draw in zip(axes, panels, strict=True):
-        draw(axis, report)
+        draw(axis, report, scale)
     for axis in axes:
         axis.set_ylim(bottom=0)
         axis.grid(axis="y", color=GRID, linewidth=0.6)
         for number, event in enumerate(report.events, 1):
-            at = event.t_ns / report.clock.dilation / MS
-            axis.axvline(at, color=INK, linewidth=0.9, linestyle=(0, (2, 2)))
+            at = event.t_ns / report.clock.dilation / scale
+            axis.axvline(at, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
             if axis is axes[0]:
                 number_event(axis, number, at)
-    axes[-1].set_xlabel("ms of the modelled network")
+    name_axis(axes[-1].xaxis, "time", unit, "modelled")
     return figure
 
 
-def _goodput(axis: Axes, report: JobReport) -> None:
-    step_ms = report.goodput.step.modelled_ns / MS
+def _last_ns(report: JobReport) -> float:
+    """The end of the progress, in the modelled network's clock."""
+    steps = max((len(sender.rate_bps) for sender in report.goodput.senders), default=0)
+    ends = [ended / report.clock.dilation for _, ended in report.iteration_spans_ns]
+    return max([*ends, steps * report.goodput.step.modelled_ns])
+
+
+def _goodput(axis: Axes, report: JobReport, scale: float) -> None:
+    step = report.goodput.step.modelled_ns / scale
     longest = max(len(sender.rate_bps) for sender in report.goodput.senders)
     rates = np.full((len(report.goodput.senders), longest), np.nan)
     for row, sender in enumerate(report.goodput.senders):
-        rates[row, : len(sender.rate_bps)] = np.array(sender.rate_bps) / GBPS
-    edges_ms = np.arange(longest) * step_ms
+        rates[row, : len(sender.rate_bps)] = np.array(sender.rate_bps)
+    rate_scale, unit = axis_unit(float(np.nanmax(rates)), Unit.BITS_PER_S)
+    rates /= rate_scale
+    edges = np.arange(longest) * step
     low, middle, high = np.nanmin(rates, 0), np.nanmedian(rates, 0), np.nanmax(rates, 0)
     axis.fill_between(
-        edges_ms, low, high, step="post", color=BAND, linewidth=0, label="slowest to fastest"
+        edges, low, high, step="post", color=EXTREMES, linewidth=0, label="slowest to fastest"
     )
-    axis.step(edges_ms, middle, where="post", color=SENDERS[0], linewidth=1.1, label="median")
-    axis.set_ylabel("payload, Gb/s, modelled")
+    axis.step(edges, middle, where="post", color=MEASURED, linewidth=1.1, label="median")
+    name_axis(axis.yaxis, "payload", unit, "modelled")
     axis.set_title("payload acknowledged, of a sender", pad=14)
     axis.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1.02))
 
 
-def _iterations(axis: Axes, report: JobReport) -> None:
-    scale = report.clock.dilation * MS
-    spans = report.iteration_spans_ns
+def _iterations(axis: Axes, report: JobReport, scale: float) -> None:
+    dilation = report.clock.dilation
+    spans = [(began / dilation, ended / dilation) for began, ended in report.iteration_spans_ns]
+    took_scale, unit = axis_unit(max(ended - began for began, ended in spans), Unit.NS)
     axis.hlines(
-        [(ended - began) / scale for began, ended in spans],
+        [(ended - began) / took_scale for began, ended in spans],
         [began / scale for began, _ in spans],
         [ended / scale for _, ended in spans],
-        color=SENDERS[0],
+        color=MEASURED,
         linewidth=2,
     )
-    axis.set_ylabel("ms, modelled")
+    name_axis(axis.yaxis, "took", unit, "modelled")
     axis.set_title("time of each iteration", pad=14)
 
 
@@ -183,11 +209,12 @@ def link_loads_plot(report: JobReport) -> Figure | None:
     for axis, direction in zip(axes, (Direction.UP, Direction.DOWN), strict=True):
         links = [link for link in loads if link.direction is direction]
         packets = np.array([link.packets for link in links])
-        axis.bar(range(len(links)), packets, color=SENDERS[0], width=0.85)
+        axis.bar(range(len(links)), packets, color=MEASURED, width=0.85)
         axis.axhline(float(packets.mean()), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axis.set_xticks(range(len(links)), [link.link for link in links], rotation=90)
         axis.tick_params(axis="x", length=0, pad=1)
         axis.set_title(f"{direction.value}: packets per link")
+        name_axis(axis.yaxis, "packets" if direction is Direction.UP else "")
         axis.grid(axis="y", color=GRID, linewidth=0.6)
         axis.set_axisbelow(True)
     return figure
@@ -198,38 +225,26 @@ def pauses_plot(report: JobReport) -> Figure | None:
     """When each port stopped, and who had asked it to; None where no port did."""
     if report.lossless is None or not report.lossless.spans:
         return None
-    waited: dict[str, float] = {}
     end_ns = report.fidelity.elapsed_ns
+    bars: dict[str, list[tuple[float, float]]] = {}
     for span in report.lossless.spans:
-        length_ns = (end_ns if span.end_ns is None else span.end_ns) - span.begin_ns
-        name = f"{span.node}:{span.interface}"
-        waited[name] = waited.get(name, 0.0) + length_ns
-    rows = sorted(waited, key=lambda name: -waited[name])[:MAX_PAUSED]
-    askers = list(dict.fromkeys(span.peer for span in report.lossless.spans))
-    scale = MS * report.clock.dilation
+        name = f"{span.node}:{span.interface}  by {span.peer}"
+        bars.setdefault(name, []).append((span.begin_ns, span.length_ns(end_ns)))
+    rows = sorted(bars, key=lambda name: -sum(length for _, length in bars[name]))[:MAX_PAUSED]
+    dilation = report.clock.dilation
+    scale, unit = axis_unit(end_ns / dilation, Unit.NS)
     figure = figure_of(11, 1.2 + 0.2 * len(rows))
     axis = figure.subplots()
-    for asker in askers:
-        colour = SENDERS[askers.index(asker) % len(SENDERS)]
-        label = asker
-        for place, name in enumerate(rows):
-            bars = [
-                (
-                    span.begin_ns / scale,
-                    ((end_ns if span.end_ns is None else span.end_ns) - span.begin_ns) / scale,
-                )
-                for span in report.lossless.spans
-                if span.peer == asker and f"{span.node}:{span.interface}" == name
-            ]
-            if bars:
-                axis.broken_barh(bars, (place - 0.4, 0.8), color=colour, label=label)
-                label = "_nolegend_"
+    for place, name in enumerate(rows):
+        spans = [
+            (begin / dilation / scale, length / dilation / scale) for begin, length in bars[name]
+        ]
+        axis.broken_barh(spans, (place - 0.4, 0.8), color=PAUSED)
     axis.set_yticks(range(len(rows)), rows)
     axis.invert_yaxis()
-    axis.set_xlabel("ms of the modelled network")
+    name_axis(axis.xaxis, "time", unit, "modelled")
     part = report.lossless.part
-    axis.set_title(f"ports that stopped, by who paused them{part and f': {part}'}")
+    axis.set_title(f"when ports stopped, and who paused them{part and f': {part}'}")
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.legend(frameon=False, ncols=8, loc="upper left", bbox_to_anchor=(0, -0.18))
     return figure

@@ -25,18 +25,19 @@ from rocelab.report.jobs.text import job_name, job_text, lossless_text
 from rocelab.report.repeats import RepeatTable
 from rocelab.results.drill import DrillResult, FigureSummary, JobsRun, PhaseSummary
 from rocelab.results.job import JobReport
+from rocelab.results.kpis import NOT_MEASURED
 from rocelab.results.shares import FairShares
 
 MOST_QUEUES = 12
 
 
-def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
+def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Section:
     """The figures of all phases, or of their jobs, side by side, with the difference to the first;
-    those that are 0 everywhere are only named."""
+    those that are yes, 0 or not measured everywhere are only named."""
     has_jobs = result.has_jobs
-    title = f"Figures by phase{', of the modelled network' if has_jobs else ''}"
+    title = f"Figures by phase, {'modelled' if has_jobs else 'lab'}"
     if len(result.repeats) > 1:
-        title += ": median of the valid repeats (minimum to maximum)"
+        title += ": medians (minimum to maximum)"
     summaries = {
         job_name(phase.name, number, len(phase.figures)) + _not_all(of_phase): (
             figure_rows(figures, phase.valid_runs, result.resolution_of(phase.name)),
@@ -59,18 +60,27 @@ def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Tab
         for title, name in names.items()
         if all(_is_zero(figures, name) for _, figures in summaries.values())
     ]
-    return Table(
-        title,
+    true, unmeasured = (
+        [title for title, of_column in cells.items() if set(of_column.values()) == {text}]
+        for text in ("yes", NOT_MEASURED)
+    )
+    everywhere = {"yes": true, "0": zero, "not measured": unmeasured}
+    table = Table(
+        "",
         (Column(""), *columns(Unit.FIGURE, *summaries)),
         tuple(
             (name, *(of_column.get(column, "") for column in summaries))
             for name, of_column in cells.items()
-            if name not in zero
+            if name not in (*zero, *true, *unmeasured)
         ),
-        caption=f"0 in every phase: {', '.join(zero)}" if zero else "",
+        caption="; ".join(
+            f"{words} in every phase: {', '.join(titles)}"
+            for words, titles in everywhere.items()
+            if titles
+        ),
         sortable=False,
-        page_only=not has_jobs,
     )
+    return Section(title, (table,), page_only=not has_jobs)
 
 
 def _firsts(summaries: Sequence[FigureSummary]) -> dict[str, float]:
@@ -83,12 +93,19 @@ def _firsts(summaries: Sequence[FigureSummary]) -> dict[str, float]:
 
 
 def _figure(row: FigureRow, figures: FigureSummary, first: float | None) -> str:
-    """`12 GB/s (11 GB/s to 13 GB/s), -50%`."""
-    spread = f" ({row.range})" if row.range and row.range != row.value else ""
+    """`12 GB/s (11 to 13 GB/s), -50%`."""
+    spread = f" ({_shorter(row.range)})" if row.range and row.range != row.value else ""
     if not first or row.name not in figures.spread:
         return row.value + spread
     median = figures.spread[row.name].median
     return row.value + spread + (f", {change(median / first - 1)}" if median != first else "")
+
+
+def _shorter(extremes: str) -> str:
+    """`11 GB/s to 13 GB/s` with the unit once."""
+    low, _, high = extremes.partition(" to ")
+    (least, _, unit), (_, _, same) = low.partition(" "), high.partition(" ")
+    return f"{least} to {high}" if unit and unit == same else extremes
 
 
 def _is_zero(figures: FigureSummary, name: str) -> bool:

@@ -10,6 +10,7 @@ from functools import partial
 from rocelab.base.quantities import Unit, duration, ratio, share
 from rocelab.base.wording import counted
 from rocelab.report import plots
+from rocelab.report.answers.events import event_title
 from rocelab.report.document import (
     Cell,
     Column,
@@ -22,7 +23,7 @@ from rocelab.report.document import (
     Value,
     columns,
 )
-from rocelab.report.order import by_plan, changes_after, plan_title
+from rocelab.report.order import by_plan, changes_after, event_name, plan_title
 from rocelab.results.convergence import FlowConvergence, MeasurementMethod
 from rocelab.results.probes import FlowRecord, HashingRun, ProbeRun
 from rocelab.routes.balance import TierBalance
@@ -54,16 +55,15 @@ def events_section(run: ProbeRun, method: MeasurementMethod) -> Section:
             Table(
                 "",
                 (
-                    Column("event", Unit.NUMBER),
-                    Column("what"),
-                    Column("at", Unit.NS),
+                    *columns(Unit.TEXT, "event", "what"),
+                    Column("at, lab", Unit.NS),
                     *columns(Unit.COUNT, "flows affected", "packets lost"),
-                    Column("full convergence", Unit.NS),
+                    Column("full convergence, lab", Unit.NS),
                 ),
                 tuple(
                     (
-                        number,
-                        record.event.title,
+                        event_name(number),
+                        event_title(record.event),
                         record.event.t_ns,
                         record.convergence.affected_flows,
                         record.convergence.lost + record.convergence.lost_after_recovery,
@@ -81,9 +81,9 @@ def events_section(run: ProbeRun, method: MeasurementMethod) -> Section:
                 "Times count from the first event. Recovery counts once forwarding has stayed "
                 f"whole for {duration(method.sustained_ns)}.",
                 Tone.QUIET,
+                page_only=True,
             ),
         ),
-        page_only=True,
     )
 
 
@@ -92,7 +92,7 @@ def losses_section(run: ProbeRun, name: str) -> Section:
     rows = flow_rows(run)
     outside = run.overall.lost_outside_events
     return Section(
-        "Flows that lost packets to an event",
+        "Flows out",
         (
             Note(
                 "Each strip is a flow, and each dashed line an event of the table above. An outage "
@@ -108,7 +108,11 @@ def losses_section(run: ProbeRun, name: str) -> Section:
                     *columns(Unit.TEXT, "flow", "path", "event"),
                     Column("lost", Unit.COUNT),
                     *columns(
-                        Unit.NS, "convergence", "loss-derived", "no connectivity", "rate-derived"
+                        Unit.NS,
+                        "convergence, lab",
+                        "loss-derived",
+                        "no connectivity",
+                        "rate-derived",
                     ),
                     Column("reordered", Unit.COUNT, page_only=True),
                 ),
@@ -133,9 +137,11 @@ def _left_out(number: int) -> list[Note]:
 def flow_rows(run: ProbeRun) -> list[Row]:
     """A row for each event that affected a flow, worst first."""
     rows = [
-        (convergence.lost, _flow_row(record, event.event.title, event.event.took_ns, convergence))
+        (convergence.lost, _flow_row(record, event_name(number), event.event.took_ns, convergence))
         for record in run.flows
-        for event, convergence in zip(run.events, record.measurement.events, strict=True)
+        for number, (event, convergence) in enumerate(
+            zip(run.events, record.measurement.events, strict=True), 1
+        )
         if convergence.affected
     ]
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
@@ -170,7 +176,7 @@ def fib_section(run: ProbeRun, name: str) -> Section:
     rows = fib_rows(run)
     nothing = Note("No change of any switch's FIB was seen.", page_only=True)
     return Section(
-        "FIB changes by switch, time after the event",
+        "FIB changes",
         (
             Note(
                 "Every change of a switch's kernel FIB, as netlink reported it. All events have "
@@ -185,7 +191,7 @@ def fib_section(run: ProbeRun, name: str) -> Section:
                 (
                     *columns(Unit.TEXT, "event", "switch", "next hops"),
                     Column("changes", Unit.COUNT),
-                    *columns(Unit.NS, "first", "last"),
+                    *columns(Unit.NS, "first after it, lab", "last"),
                 ),
                 tuple(rows),
                 names=2,
@@ -197,13 +203,15 @@ def fib_section(run: ProbeRun, name: str) -> Section:
 def fib_rows(run: ProbeRun) -> list[Row]:
     """Per event and switch: the commonest widths, how many changes, first and last."""
     rows: list[Row] = []
-    for event, changes in changes_after(run):
+    for number, (event, changes) in enumerate(changes_after(run), 1):
         for node in dict.fromkeys(change.node for change in changes):
             of_node = [change for change in changes if change.node == node]
             widths = Counter((c.width_before, c.width_after) for c in of_node).most_common(3)
             texts = (f"{n} x {_width(before)}→{_width(after)}" for (before, after), n in widths)
             first_ns, last_ns = (of_node[place].t_ns - event.t_ns for place in (0, -1))
-            rows.append((event.title, node, ", ".join(texts), len(of_node), first_ns, last_ns))
+            rows.append(
+                (event_name(number), node, ", ".join(texts), len(of_node), first_ns, last_ns)
+            )
     return rows
 
 
@@ -217,16 +225,14 @@ def balance_section(run: ProbeRun, name: str) -> Section:
     rows = tuple(_tier_rows(plans))
     if not rows:
         nothing = Note("Link loads were not measured.", page_only=True)
-        return Section("Where the flows landed", (nothing,), page_only=True)
+        return Section("Link loads", (nothing,), page_only=True)
     titles = ", ".join(map(plan_title, plans))
     return Section(
-        "Load of links by tier, undisturbed traffic under each seed plan",
+        "Link loads",
         (
             Note(
-                "Packets per link of the same traffic over the mean of its tier, undisturbed, "
-                f"under each seed plan ({titles}). The dashed line is the mean; MMR is the busiest "
-                "link over it, JFI Jain's fairness index.",
-                page_only=True,
+                "Packets per link over the mean of its tier, of the same traffic, undisturbed, "
+                f"under each seed plan ({titles}).",
             ),
             Figure(f"{name}-loads", partial(plots.link_loads, run.hashing)),
             Table(

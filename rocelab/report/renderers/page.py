@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from rocelab.base.extras import MissingExtraError
 from rocelab.base.templates import template
-from rocelab.report import plots
+from rocelab.report import palette, plots
 from rocelab.report.document import (
     Block,
     Cards,
@@ -22,6 +22,7 @@ from rocelab.report.document import (
     Document,
     Figure,
     Hyperlink,
+    Note,
     PageRecording,
     Replay,
     Section,
@@ -61,17 +62,19 @@ Shown = Block | Drawn | Recorded
 
 def html(document: Document) -> str:
     """The page."""
-    answer, folded = _shown(document.answer), _shown(_headings(document.blocks))
+    plot = None if document.card is None else document.card.plot
+    answer, folded = (
+        _shown(blocks, plot) for blocks in (document.answer, _headings(document.blocks))
+    )
     blocks = (*answer, *folded)
     anchors = _anchors(blocks)
-    plot = None if document.card is None else document.card.plot
     replay = next((block for block in blocks if isinstance(block, Recorded)), None)
     return template("report/document.html.j2").render(
         document=document,
         answer=answer,
         blocks=folded,
         plot=Markup("") if plot is None else draw(plot),
-        dark=plots.page_colours(),
+        dark=palette.page_colours(),
         anchor=lambda block: anchors[id(block)],
         tones=_CLASSES,
         contents=list(_contents(blocks, anchors)),
@@ -117,7 +120,7 @@ def draw(figure: Figure) -> Markup:
     except MissingExtraError as error:
         return Markup('<p class="note">not drawn: {}: {}</p>').format(error.message, error.hint)
     # Matplotlib escapes the text it draws; names from a result cannot become markup.
-    return Markup("" if drawing is None else plots.themed(plots.svg(drawing, figure.name)))  # noqa: S704
+    return Markup("" if drawing is None else palette.themed(plots.svg(drawing, figure.name)))  # noqa: S704
 
 
 def _coded(text: str) -> Markup:
@@ -125,18 +128,23 @@ def _coded(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704
 
 
-def _shown(blocks: Iterable[Block]) -> tuple[Shown, ...]:
-    """The blocks with figures drawn, without those that are empty."""
+def _shown(blocks: Iterable[Block], answered: Figure | None) -> tuple[Shown, ...]:
+    """The blocks with figures drawn, without those that are empty, and without the plot that the
+    answer has already."""
     pieces: list[Shown] = []
     for block in blocks:
         match block:
             case Section() | Chapter():
-                inner = _shown(block.blocks)
+                inner = _shown(block.blocks, answered)
                 if inner:
                     pieces.append(replace(block, blocks=inner))  # type: ignore[arg-type]
+            case Figure() if answered is not None and block.is_same(answered):
+                pass
             case Figure():
                 if markup := draw(block):
                     pieces.append(Drawn(markup))
+                elif block.instead:
+                    pieces.append(Note(block.instead))
             case Replay():
                 if (recording := block.record()) is not None:
                     pieces.append(Recorded(recording, block.of_cells))
@@ -177,10 +185,9 @@ def _headed(blocks: Iterable[Shown]) -> Iterator[Section | Chapter]:
 
 
 def _contents(blocks: Iterable[Shown], anchors: dict[int, str]) -> Iterator[tuple[str, str]]:
+    """What the page is made of; the sections of a chapter are below its heading."""
     for block in blocks:
         if isinstance(block, Recorded):
             yield "replay-title", "Links in each cell" if block.of_cells else "Replay"
         elif isinstance(block, Section | Chapter):
             yield anchors[id(block)], block.title
-        if isinstance(block, Chapter):
-            yield from _contents(block.blocks, anchors)

@@ -9,18 +9,33 @@ from typing import TYPE_CHECKING
 
 from rocelab.base.quantities import Unit, axis_unit, duration, ratio, share
 from rocelab.base.wording import counted
-from rocelab.report.answers.clauses import and_more, headline_card, sentence
+from rocelab.report.answers.clauses import headline_card, sentence
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
-from rocelab.report.plots import GRID, MUTED, RECEIVED, figure_of, styled
+from rocelab.report.palette import BOUND, EXCESS, GRID, LATENCY
+from rocelab.report.plots import figure_of, name_axis, styled
 from rocelab.report.simulation import plots
-from rocelab.results.simulation import JobOutcome, SimulationReport
+from rocelab.results.simulation import JobOutcome, SimulatedEvent, SimulationReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 LEAST_OF_MEAN = 1.2
+LEAST_PART = 0.05
+"""A smaller part of an iteration is not worth a clause."""
+
+LEAST_LONGER = 1.5
+"""An iteration that takes so many times the median is far longer."""
+
+_HAPPENED = {
+    "fail": "failed",
+    "blackhole": "dropped everything",
+    "drain": "was drained",
+    "crash": "crashed",
+    "degrade": "got slower",
+}
+"""The verbs of events, as they are told afterwards."""
+
 MOST_JOBS = 12
-ORANGE = "#d9822b"
 
 _FIRST = ("iteration_time", "busbw", "goodput", "latency", "jct_ratio")
 
@@ -56,7 +71,7 @@ def simulation_answer(report: SimulationReport) -> Answer:
     """The answer of a simulation, about the job that is longest over its lower bound."""
     worst = max(report.jobs, key=_over_bound)
     text = sentence(
-        _reached(report, worst), _latency(worst), _busiest(report), _lost(report), *_events(report)
+        _reached(report, worst), _busiest(report, worst), _lost(report), *_events(report)
     )
     if report.events:
         plot = Figure("answer", partial(plots.rates, report))
@@ -87,21 +102,36 @@ def _reached(report: SimulationReport, job: JobOutcome) -> str:
     if time_ns is None:
         return ""
     bound = "" if over is None else f", {ratio(over)} times its lower bound"
-    return f"{which}: {duration(time_ns)} an iteration{bound}"
+    return (
+        f"{which}: {duration(time_ns)} an iteration{_latency(job, time_ns)}{bound}{_longest(job)}"
+    )
 
 
-def _latency(job: JobOutcome) -> str:
-    """`137 ms of 179 ms are latency (76.5%), not bytes`; empty if it is not known."""
-    time_ns, latency_ns = _median(job, "iteration_time"), _median(job, "latency")
-    if not time_ns or not latency_ns:
+def _latency(job: JobOutcome, time_ns: float) -> str:
+    """`, 137 ms of it latency (76.5%), not bytes`; empty if it is not known or next to nothing."""
+    latency_ns = _median(job, "latency") or 0.0
+    if latency_ns < LEAST_PART * time_ns:
         return ""
-    part = share(latency_ns / time_ns)
-    return f"{duration(latency_ns)} of {duration(time_ns)} are latency ({part}), the rest bytes"
+    not_bytes = ", not bytes" if latency_ns > time_ns / 2 else ""
+    return f", {duration(latency_ns)} of it latency ({share(latency_ns / time_ns)}){not_bytes}"
 
 
-def _busiest(report: SimulationReport) -> str:
+def _longest(job: JobOutcome) -> str:
+    """`, but 4.3 s in 1 of 3`: the iterations that took far longer than the median."""
+    times_ns = [time for time in job.iterations_ns if time is not None]
+    far = [time for time in times_ns if time > LEAST_LONGER * (_median(job, "iteration_time") or 0)]
+    if not far:
+        return ""
+    return f", but up to {duration(max(far))} in {len(far)} of {len(times_ns)}"
+
+
+def _busiest(report: SimulationReport, job: JobOutcome) -> str:
+    """The busiest link, if the job takes longer than its bytes and latency need."""
     if not report.worst or report.worst[0].of_mean < LEAST_OF_MEAN:
         return ""
+    parts = [part for part in time_parts(report) if part.job == job.name]
+    if parts and parts[0].rest_ns < LEAST_PART * parts[0].whole_ns:
+        return "no link holds it back"
     link = report.worst[0]
     return f"link {link.link} carries {ratio(link.of_mean)} times the mean of its tier"
 
@@ -116,12 +146,22 @@ def _lost(report: SimulationReport) -> str:
 def _events(report: SimulationReport) -> Iterator[str]:
     if not report.events:
         return
-    yield f"meanwhile {and_more(event.what for event in report.events)}"
+    first, more = report.events[0], len(report.events) - 1
+    also = f" and {counted(more, 'other event')} happened" if more else ""
+    yield f"{_happened(first)}{also}"
     waits = [
         event.routed_ns - event.start_ns for event in report.events if event.routed_ns is not None
     ]
     if waits:
         yield f"routed around after {duration(max(waits))}"
+
+
+def _happened(event: SimulatedEvent) -> str:
+    """`link rtsw1:ctsw2 failed at 5 ms for 2 ms`."""
+    verb, _, target = event.what.partition(" ")
+    lasted = "" if event.end_ns is None else f" for {duration(event.end_ns - event.start_ns)}"
+    happened = f"{target} {_HAPPENED[verb]}" if verb in _HAPPENED else event.what
+    return f"{happened} at {duration(event.start_ns)}{lasted}"
 
 
 def _cards(report: SimulationReport, job: JobOutcome) -> tuple[Card, ...]:
@@ -148,23 +188,23 @@ def parts_plot(report: SimulationReport) -> Drawing | None:
         left = 0.0
         bound_ns = min(part.bound_ns, max(0.0, part.whole_ns - part.latency_ns))
         for length, colour in (
-            (part.latency_ns, MUTED),
-            (bound_ns, RECEIVED),
-            (part.rest_ns, ORANGE),
+            (part.latency_ns, LATENCY),
+            (bound_ns, BOUND),
+            (part.rest_ns, EXCESS),
         ):
             axis.barh(row, length / scale, left=left / scale, color=colour, height=0.6)
             left += length
     for colour, label in (
-        (MUTED, "latency"),
-        (RECEIVED, "bytes, at the rate of the busiest NIC (lower bound)"),
-        (ORANGE, "longer than that"),
+        (LATENCY, "latency"),
+        (BOUND, "bytes, at the rate of the busiest NIC (lower bound)"),
+        (EXCESS, "longer than that"),
     ):
         axis.plot([], [], color=colour, linewidth=7, label=label)
     axis.set_yticks(range(len(parts)), [part.job for part in parts])
     axis.set_ylim(len(parts) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
     axis.set_xlim(left=0)
-    axis.set_xlabel(f"{unit} of an iteration, modelled")
+    name_axis(axis.xaxis, "time of an iteration", unit)
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     figure.legend(frameon=False, ncols=3, loc="outside upper right")

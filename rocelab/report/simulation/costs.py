@@ -10,7 +10,8 @@ from rocelab.base.quantities import Unit, axis_unit, change, formatted, share
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import sentence
 from rocelab.report.document import Answer, Card, Figure
-from rocelab.report.plots import GRID, figure_of, styled
+from rocelab.report.palette import GRID, REDONE, RESTARTING, SLOWED, STALLED
+from rocelab.report.plots import figure_of, name_axis, styled
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ S = 10**9
 MOST_JOBS = 20
 
 _PARTS = (
-    ("stalled", "#c8102e"),
-    ("restarting", "#8a5fb0"),
-    ("lost work", "#d9822b"),
-    ("slowed", "#1f6fb2"),
+    ("stalled", STALLED),
+    ("restarting", RESTARTING),
+    ("work done again", REDONE),
+    ("slowed", SLOWED),
 )
 """The parts of the time that a job loses, in the order of `_lost`."""
 
@@ -102,14 +103,14 @@ def cost_plot(cost: WhatIf) -> Drawing | None:
     """A bar per job of the time that it loses, the dearest first; None if none loses any."""
     jobs = sorted(cost.jobs, key=lambda job: -job.extra_s)[:MOST_JOBS]
     rows = [(job.job, (job.stall_s, job.restart_s, job.lost_work_s, job.slowed_s)) for job in jobs]
-    return _bars(rows, _PARTS, "lost by a job")
+    return _bars(rows, _PARTS, "time lost by a job")
 
 
 def outlook_plot(outlook: Outlook) -> Drawing | None:
     """A bar per job of the time that it loses, the least effective first; None if none loses
     any."""
     jobs = sorted(outlook.jobs, key=lambda job: job.effective)[:MOST_JOBS]
-    return _bars([(job.job, _lost(job)) for job in jobs], _PARTS, "lost by a job")
+    return _bars([(job.job, _lost(job)) for job in jobs], _PARTS, "time lost by a job")
 
 
 @styled
@@ -134,7 +135,7 @@ def _bars(
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
     axis.set_xlim(left=0)
-    axis.set_xlabel(f"{unit} {title}")
+    name_axis(axis.xaxis, title, unit)
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     figure.legend(frameon=False, ncols=4, loc="outside upper right")

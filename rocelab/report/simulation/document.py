@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from rocelab.base.quantities import Unit, duration, in_unit, memory, share
+from rocelab.base.quantities import Unit, duration, in_unit, memory, rate, share
 from rocelab.base.wording import counted
 from rocelab.report.document import (
     Block,
@@ -103,8 +103,31 @@ def _jobs(report: SimulationReport) -> tuple[Block, ...]:
         most=MOST_JOBS,
     )
     steps = Section("Steps of the last iteration", _drawn(report, timeline=plots.timeline))
-    curves = _drawn(report, finishing=plots.finishing, rates=plots.rates, jobs=plots.jobs)
+    curves = (
+        Figure("finishing", partial(plots.finishing, report), _at_once(report)),
+        Figure("rates", partial(plots.rates, report), _constant(report)),
+        Figure("jobs", partial(plots.jobs, report)),
+    )
     return (table, *curves, steps)
+
+
+def _at_once(report: SimulationReport) -> str:
+    """The sentence in place of a distribution of times that are alike."""
+    if len(report.finish_ns) < 2:
+        return ""
+    times = report.method.transfers
+    return (
+        f"All {counted(times, 'transfer')} are over within 1% of {duration(report.finish_ns[-1])}."
+    )
+
+
+def _constant(report: SimulationReport) -> str:
+    """The sentence in place of a rate that does not change."""
+    rate_bps = plots.constant_bps(report)
+    if rate_bps is None:
+        return ""
+    sent_ns = report.rate.time_ns[-1]
+    return f"All transfers together send {rate(rate_bps)} for {duration(sent_ns)}, without latency."
 
 
 def _headline(job: JobOutcome, name: str) -> Cell:

@@ -5,23 +5,33 @@ Figures are in the style of `rocelab.report.plots`, and None if there is nothing
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.base.quantities import Unit, axis_unit
+from rocelab.base.quantities import Unit, axis_unit, size, tick
 from rocelab.base.wording import counted
-from rocelab.report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
+from rocelab.report.palette import CATEGORIES, EVENT, GRID, MEASURED, MUTED
+from rocelab.report.plots import figure_of, name_axis, styled
 from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MS = 10**6
 MOST_ROWS = 160
 MOST_COLUMNS = 256
-MOST_NUMBERS = 16
+MOST_NAMES = 32
+"""Links of a switch that are named in a map."""
+
+FEW_NAMES = 6
+"""So many stand side by side without being turned."""
+
+_ZONE = re.compile("^z[0-9]+-")
+
 ALIKE = 0.99
 """Times of which the least is so much of the greatest are one line in a distribution."""
 
@@ -38,19 +48,18 @@ def heat(report: SimulationReport) -> Figure | None:
     grid = figure.subplots((len(uses) + 1) // 2, min(2, len(uses)), squeeze=False)
     for axis in grid.flat[len(uses) :]:
         axis.set_visible(False)
-    ratios = [_over_mean(use) for use in uses]
-    most = max(2.0, max(float(values.max()) for values in ratios))
-    for axis, use, values in zip(grid.flat, uses, ratios, strict=False):
+    for axis, use in zip(grid.flat, uses, strict=False):
+        values = _over_mean(use)
+        most = max(2.0, float(values.max()))
         image = axis.imshow(
             values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
         )
+        bar = figure.colorbar(image, ax=axis, fraction=0.04)
+        name_axis(bar.ax.yaxis, "over the mean")
+        bar.outline.set_visible(False)
         axis.set_title(f"{use.tier} {use.direction.value}: MMR {use.balance.mmr:.2f}")
-        axis.set_xlabel(f"{counted(use.width, 'link')} of a switch, in its order")
         _name_rows(axis, use, len(values))
-        _name_columns(axis, use, values.shape[1])
-    bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)
-    bar.set_label("bytes over the mean of the tier")
-    bar.outline.set_visible(False)
+        _name_columns(axis, use, _far_ends(report, use), values.shape[1])
     return figure
 
 
@@ -79,12 +88,30 @@ def _name_rows(axis: Axes, use: TierUse, rows: int) -> None:
         axis.set_yticks([0, rows - 1], [use.nodes[0], use.nodes[-1]])
 
 
-def _name_columns(axis: Axes, use: TierUse, columns: int) -> None:
-    """Number the links of a switch, as many of them as have room."""
-    every = max(1, -(-use.width // MOST_NUMBERS))
-    numbers = range(0, use.width, every)
+def _far_ends(report: SimulationReport, use: TierUse) -> list[list[str]]:
+    """Of each switch of the tier the upper ends of its links, without their zones; empty if the lab
+    cannot be planned any more."""
+    try:
+        fabric = report.fabric
+    except ValueError:
+        return []
+    ends = [
+        _ZONE.sub("", link.name.partition(":")[2]) for link in fabric.links if link.tier == use.tier
+    ]
+    return [ends[at : at + use.width] for at in range(0, len(ends), use.width)]
+
+
+def _name_columns(axis: Axes, use: TierUse, ends: Sequence[Sequence[str]], columns: int) -> None:
+    """The names of a switch's links by their upper ends, as many as have room."""
+    alike = all(of_switch == ends[0] for of_switch in ends)
+    of = "" if alike else f" of {use.nodes[0]}, of others in the same order"
+    axis.set_xlabel(f"{counted(use.width, 'link')} of a switch, by the upper end{of}")
+    every = max(1, -(-use.width // MOST_NAMES))
+    places = range(0, use.width if ends else 0, every)
     axis.set_xticks(
-        [number * columns / use.width for number in numbers], [str(at + 1) for at in numbers]
+        [place * columns / use.width for place in places],
+        [ends[0][place] for place in places],
+        rotation=90 if use.width > FEW_NAMES else 0,
     )
 
 
@@ -95,39 +122,49 @@ def finishing(report: SimulationReport) -> Figure | None:
         return None
     figure = figure_of(11, 2.8)
     axis = figure.subplots()
-    times = np.array(report.finish_ns) / MS
+    scale, unit = axis_unit(report.finish_ns[-1], Unit.NS)
+    times = np.array(report.finish_ns) / scale
     shares = np.linspace(0, 1, len(times))
-    axis.step(times, shares, where="post", color=RECEIVED, linewidth=1.4)
+    axis.step(times, shares, where="post", color=MEASURED, linewidth=1.4)
     for job in report.jobs:
-        ideal = job.roofline_ns * len(job.iterations_ns) / MS
+        ideal = job.roofline_ns * len(job.iterations_ns) / scale
         axis.axvline(ideal, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
     axis.set_xlim(left=0)
     axis.set_ylim(0, 1.02)
-    axis.set_xlabel("ms; dotted: the lower bound of a job")
-    axis.set_ylabel("fraction of transfers complete")
+    name_axis(axis.xaxis, "time (dotted: the lower bound of a job)", unit)
+    name_axis(axis.yaxis, "share of transfers over")
     axis.grid(color=GRID, linewidth=0.6)
     return figure
 
 
+def constant_bps(report: SimulationReport) -> float | None:
+    """The sum of all rates, if it did not change while something was sent and nothing failed."""
+    rates_bps = report.rate.rate_bps[:-1]
+    if report.events or not rates_bps or min(rates_bps) < ALIKE * max(rates_bps):
+        return None
+    return max(rates_bps)
+
+
 @styled
 def rates(report: SimulationReport) -> Figure | None:
-    """The sum of all rates over time, with failures and repairs."""
-    if len(report.rate.time_ns) < 2:
+    """The sum of all rates over time, with failures and repairs; None for a constant rate."""
+    if constant_bps(report) is not None or len(report.rate.time_ns) < 2:
         return None
     figure = figure_of(11, 2.8)
     axis = figure.subplots()
-    times = np.array(report.rate.time_ns) / MS
+    time_scale, time_unit = axis_unit(report.rate.time_ns[-1], Unit.NS)
+    times = np.array(report.rate.time_ns) / time_scale
     rates_bps = np.array(report.rate.rate_bps)
     scale, unit = axis_unit(float(rates_bps.max()), Unit.BITS_PER_S)
-    axis.step(times, rates_bps / scale, where="post", color=RECEIVED)
+    axis.step(times, rates_bps / scale, where="post", color=MEASURED)
     for event in report.events:
         for at in (event.start_ns, event.end_ns):
-            if at is not None and at / MS <= times[-1]:
-                axis.axvline(at / MS, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
+            if at is not None and at / time_scale <= times[-1]:
+                axis.axvline(at / time_scale, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
     axis.set_xlim(left=0)
     axis.set_ylim(bottom=0)
-    axis.set_xlabel("ms")
-    axis.set_ylabel(f"all transfers, {unit}")
+    name_axis(axis.xaxis, "time", time_unit)
+    name_axis(axis.yaxis, "all transfers", unit)
     axis.grid(color=GRID, linewidth=0.6)
     return figure
 
@@ -145,11 +182,11 @@ def jobs(report: SimulationReport) -> Figure | None:
         return None
     figure = figure_of(11, 2.8)
     axis = figure.subplots()
-    axis.plot(ratios, np.linspace(0, 1, len(ratios)), color=RECEIVED, marker="o", markersize=3)
+    axis.plot(ratios, np.linspace(0, 1, len(ratios)), color=MEASURED, marker="o", markersize=3)
     axis.set_xlim(left=min(1.0, ratios[0]))
     axis.set_ylim(0, 1.02)
-    axis.set_xlabel("JCT ratio: time over its lower bound")
-    axis.set_ylabel("iterations of jobs")
+    name_axis(axis.xaxis, "JCT ratio: time over its lower bound")
+    name_axis(axis.yaxis, "share of iterations")
     axis.grid(color=GRID, linewidth=0.6)
     return figure
 
@@ -157,44 +194,49 @@ def jobs(report: SimulationReport) -> Figure | None:
 @styled
 def slowdown(report: SimulationReport) -> Figure | None:
     """Of the flows of each job: the distribution of their slowdown, and where sizes differ its
-    quantiles by size. None without flows that have times of their own."""
-    from matplotlib.ticker import LogFormatter
-
+    quantiles by size. None without flows that have times of their own, and if all are alike."""
     slowdowns = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
-    if not slowdowns:
+    if all(curve.quantiles[0] >= ALIKE * curve.quantiles[-1] for _, curve in slowdowns):
         return None
     figure = figure_of(11, 2.8)
     sized = [(name, curve) for name, curve in slowdowns if len(curve.bins) > 1]
     axes = figure.subplots(1, 1 + bool(sized), squeeze=False)[0]
     several = len(slowdowns) > 1
+    colours = itertools.cycle(CATEGORIES)
     for name, curve in slowdowns:
         shares = np.linspace(0, 1, len(curve.quantiles))
-        axes[0].plot(curve.quantiles, shares, linewidth=1.4, label=name)
+        axes[0].plot(curve.quantiles, shares, color=next(colours), linewidth=1.4, label=name)
     for name, curve in sized:
         sizes = [part.largest_bytes for part in curve.bins]
         for quantile in ("p50", "p95", "p99"):
             values = [getattr(part, quantile) for part in curve.bins]
             label = f"{name} {quantile}" if several else quantile
-            axes[1].plot(sizes, values, linewidth=1.4, marker="o", markersize=3, label=label)
+            colour = next(colours)
+            axes[1].plot(
+                sizes, values, color=colour, linewidth=1.4, marker="o", markersize=3, label=label
+            )
     axes[0].set_xlabel("slowdown: time over the least one, alone on the path")
-    axes[0].set_ylabel("flows")
+    name_axis(axes[0].yaxis, "share of flows")
     axes[0].set_ylim(0, 1.02)
     if several:
         axes[0].legend(frameon=False)
-    scaled = [axes[0].xaxis]
+    ratios, sizes_of = [axes[0].xaxis], []
     for by_size in axes[1:]:
-        by_size.set_xlabel("bytes of a flow, up to")
+        by_size.set_xlabel("size of a flow, up to")
         by_size.set_ylabel("slowdown")
         by_size.set_yscale("log")
         by_size.legend(frameon=False)
-        scaled += [by_size.xaxis, by_size.yaxis]
+        ratios.append(by_size.yaxis)
+        sizes_of.append(by_size.xaxis)
     for each_axes in axes:
         each_axes.set_xscale("log")
         each_axes.grid(color=GRID, linewidth=0.6)
-    for axis in scaled:
-        # matplotlib's own labels of powers are mathematics.
-        axis.set_major_formatter(LogFormatter())
-        axis.set_minor_formatter(LogFormatter())
+    for axis in ratios:
+        axis.set_major_formatter(lambda value, _: tick(value))
+        axis.set_minor_formatter(lambda value, _: tick(value))
+    for axis in sizes_of:
+        axis.set_major_formatter(lambda value, _: size(value))
+        axis.set_minor_formatter(lambda _value, _: "")
     return figure
 
 
@@ -216,14 +258,15 @@ def timeline(report: SimulationReport) -> Figure | None:
     last = max(step.end_ns or 0.0 for _, step in rows)
     # A step shorter than a pixel is drawn as one.
     least = (last - first) / 800
+    scale, unit = axis_unit(last, Unit.NS)
     for row, (_, step) in enumerate(rows):
         assert step.start_ns is not None
         assert step.end_ns is not None
         length = max(step.end_ns - step.start_ns, least)
-        axis.barh(row, length / MS, left=step.start_ns / MS, color=RECEIVED, height=0.7)
+        axis.barh(row, length / scale, left=step.start_ns / scale, color=MEASURED, height=0.7)
     axis.set_yticks(range(len(rows)), [name for name, _ in rows])
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
-    axis.set_xlabel("ms")
+    name_axis(axis.xaxis, "time", unit)
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     return figure

@@ -31,7 +31,8 @@ from rocelab.report.document import (
     Table,
     Tone,
 )
-from rocelab.report.plots import GRID, figure_of, styled
+from rocelab.report.palette import CATEGORIES, GRID
+from rocelab.report.plots import figure_of, name_axis, styled
 from rocelab.sim.sweep.answer import main_figure, sweep_answer
 from rocelab.sim.sweep.cells import BETWEEN_WARNINGS, WARNINGS
 from rocelab.sim.sweep.command import command_of
@@ -55,7 +56,6 @@ MOST_DRAWN = 40
 """Characters of a value in a plot."""
 
 _SCHEMES = ("lab.scheme", "lab.scheme.kind")
-_COLOURS = ("#1f6fb2", "#d9822b", "#2e8b57", "#8a5fb0", "#c8102e", "#1c2530", "#9aa5b1", "#7a5c3e")
 _MARKERS = "os^Dv*PX"
 
 Setting = tuple[Data, ...]
@@ -275,7 +275,7 @@ def small_multiples(layout: PanelLayout, rows: Sequence[Row], name: str) -> Draw
         for axis in grid[-1]:
             axis.set_xlabel(layout.x.label)
         for axis in grid[:, 0]:
-            axis.set_ylabel(unit)
+            name_axis(axis.yaxis, title_of(name), unit)
         handles, labels = grid[0][0].get_legend_handles_labels()
         if layout.lines:
             figure.legend(
@@ -299,7 +299,7 @@ def _panel(axis: Axes, layout: PanelLayout, rows: Sequence[Row], name: str, scal
             if values:
                 points.append((place, statistics.median(values), min(values), max(values)))
         points.sort()
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = CATEGORIES[number % len(CATEGORIES)]
         columns = [[point[part] for point in points] for part in range(4)]
         places, middle, low, high = ([value / scale for value in column] for column in columns)
         places = columns[0]

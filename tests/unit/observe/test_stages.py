@@ -368,14 +368,14 @@ def test_the_resolution_is_that_of_the_coarsest_source() -> None:
 def test_the_table_has_a_row_per_switch_and_says_how_well_it_knows() -> None:
     console = Console(width=160)
     with console.capture() as printed:
-        print_blocks([stages_table(document())], console)
+        print_blocks([stages_table(document(), 1)], console)
     text = printed.get()
     assert "neighbour's update" in text and "73.50" in text
     assert "238 us at the 99th percentile" in text
 
 
 def test_a_stage_that_is_not_known_is_a_dash() -> None:
-    table = stages_table(document())
+    table = stages_table(document(), 1)
     session = [column.title for column in table.columns].index("session")
     assert cell_text(table.rows[1][session], table.columns[session]) == "-"
 

@@ -58,7 +58,7 @@ def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model
     assert "incast, 3 ranks, for 60ms, starts at 0ns, 10ms; DCQCN hpcc-dcqcn-paper" in page
     assert "queue of rtsw1:srv1-1" in page
     assert "from the last start to fair shares" in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 1  # not once more what the answer shows
     assert "There is no PFC" in page
     assert "rocelab drill run two-to-one --repeat 1" in page
 
@@ -230,7 +230,7 @@ def test_goodput_is_a_band_with_the_faults_and_the_time_of_each_iteration_below(
     figure = progress_plot(faulted)
     assert figure is not None
     (axis,) = figure.axes
-    assert [text.get_text() for text in axis.texts] == ["1"]
+    assert [text.get_text() for text in axis.texts] == ["E1"]
     assert axis.lines[1].get_xdata()[0] == 5
     warmups = report.job["warmup_iterations"]
     ends = tuple((250 * MS * place,) for place in range(1, warmups + 3))
