@@ -96,6 +96,7 @@ class Agent:
             list(self._endpoint.queue_pairs.values()),
             self._prober.flows,
             self._demux,
+            is_watched=fields["is_watched"],
         )
         self._backlog = Backlog()
         self._opened_ns = monotonic_ns()
@@ -164,7 +165,7 @@ class Agent:
         now_ns = monotonic_ns()
         self._backlog.look(arrived_ns + self._moderation_ns, now_ns)
         if now_ns >= self._live.due_ns:
-            self._live.write(now_ns)
+            self._live.turn(now_ns)
         next_ns = self._endpoint.turn(now_ns)
         if next_ns > now_ns:
             # As a NIC gathers packets before a bus transfer: waking up costs more than sending.

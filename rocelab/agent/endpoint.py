@@ -16,7 +16,7 @@ from rocelab.agent.nic import NEVER_NS, AgentNic, FrameOutlet
 from rocelab.agent.program import AgentProgram, PlannedSend, StreamProgram
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
-from rocelab.agent.rc.requester import RequesterSettings
+from rocelab.agent.rc.requester import Requester, RequesterSettings
 from rocelab.agent.steps import Stalls
 from rocelab.linux.lag import Lag, LagPort
 
@@ -264,12 +264,26 @@ def _port_report(port: AgentNic) -> dict[str, object]:
     }
 
 
+def _gaps(requester: Requester) -> list[tuple[int, int | None, bool, int]]:
+    """The gaps in acknowledgements in order of time: begin, end (None: there is none yet), whether
+    packets were retransmitted meanwhile, and how many had been before."""
+    gaps: list[tuple[int, int | None, bool, int]] = [
+        (began_ns, began_ns + length_ns, resent, before)
+        for resent, length_ns, began_ns, before in requester.gaps
+    ]
+    if requester.open_gap is not None:
+        began_ns, before = requester.open_gap
+        gaps.append((began_ns, None, requester.counters.retransmitted > before, before))
+    return sorted(gaps, key=lambda gap: gap[0])
+
+
 def _pair_report(pair: QueuePair) -> dict[str, object]:
     return {
         "number": pair.number,
         "requester": asdict(pair.requester.counters),
         "responder": asdict(pair.responder.counters),
         "cnps_received": pair.cnps_received,
+        "gaps": _gaps(pair.requester),
         "port_moves": pair.port_moves,
         "error": pair.requester.error,
     }

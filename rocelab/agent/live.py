@@ -1,8 +1,8 @@
 """Publishes the counters of a server's agent while it runs, for other processes.
 
 The counters of its queue pairs and probes are one small record in a file of the lab's folder,
-rewritten about five times a second; a checksum detects a half-written record. Standard library
-only.
+rewritten about five times a second; a checksum detects a half-written record. Counts at instants
+follow it if somebody watches the run (`rocelab.agent.ticks`). Standard library only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from rocelab.agent.demux import Demux
 from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.prober import ProbeFlow
 from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.ticks import Ticks
 
 PERIOD_NS = 200_000_000
 COST_SHARE = 500
 """Writing takes at most 1/COST_SHARE of an agent's time: with many queue pairs the period is
 longer."""
+LONGEST_NS = 1_000_000_000
+"""The longest period; an agent that lost its CPU while it wrote measured too long a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +71,29 @@ def packed(counters: LiveCounters) -> bytes:
 
 
 def unpacked(record: bytes) -> LiveCounters | None:
-    """The counters of a record; None if it is incomplete."""
-    if len(record) != _RECORD.size:
-        return None
+    """The counters of a record, which more may follow; None if it is incomplete."""
+    record = record[: _RECORD.size]
     body = record[:-_CHECKSUM_BYTES]
     if crc32(body).to_bytes(_CHECKSUM_BYTES, "little") != record[-_CHECKSUM_BYTES:]:
         return None
-    return LiveCounters(*_RECORD.unpack(record)[:-1])
+    return LiveCounters(*_RECORD.unpack(record)[:-1]) if len(record) == _RECORD.size else None
 
 
 class LiveFile:
     """Writes an agent's counters when they are due."""
 
     def __init__(
-        self, path: str | None, pairs: Sequence[QueuePair], flows: Sequence[ProbeFlow], demux: Demux
+        self,
+        path: str | None,
+        pairs: Sequence[QueuePair],
+        flows: Sequence[ProbeFlow],
+        demux: Demux,
+        *,
+        is_watched: bool = False,
     ) -> None:
         """Without a path nothing is ever due. Raises OSError if the file cannot be made."""
-        self.due_ns = NEVER_NS
+        self._ticks = Ticks(pairs, flows, demux.probes) if path and is_watched else None
+        self._write_ns = NEVER_NS
         self._pairs = pairs
         self._flows = flows
         self._demux = demux
@@ -95,15 +104,28 @@ class LiveFile:
             Path(path).parent.mkdir(mode=0o755, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             self._file = os.open(path, flags, 0o600)
-            self.due_ns = 0
+            self._write_ns = 0
+
+    @property
+    def due_ns(self) -> int:
+        """When `turn` has something to do, CLOCK_MONOTONIC."""
+        return self._write_ns if self._ticks is None else min(self._write_ns, self._ticks.due_ns)
+
+    def turn(self, now_ns: int) -> None:
+        """Count and write what is due."""
+        if self._ticks is not None and now_ns >= self._ticks.due_ns:
+            self._ticks.look(now_ns)
+        if now_ns >= self._write_ns:
+            self.write(now_ns)
 
     def write(self, now_ns: int) -> None:
         """Write the present counters; `now_ns` is CLOCK_MONOTONIC."""
-        if self.due_ns == NEVER_NS:
+        if self._write_ns == NEVER_NS:
             return
-        os.pwrite(self._file, packed(self._counters()), 0)
+        ticks = b"" if self._ticks is None else self._ticks.content()
+        os.pwrite(self._file, packed(self._counters()) + ticks, 0)
         took_ns = monotonic_ns() - now_ns
-        self.due_ns = now_ns + max(PERIOD_NS, COST_SHARE * took_ns)
+        self._write_ns = now_ns + min(LONGEST_NS, max(PERIOD_NS, COST_SHARE * took_ns))
 
     def _counters(self) -> LiveCounters:
         self._look_at_probes()

@@ -5,7 +5,6 @@ The lab must have the phase's conditions. The result is a `JobsRun`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -21,11 +20,9 @@ from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.timeline import FibTimeline
 from rocelab.record import LabFiles
 from rocelab.results.drill import JobsRun, PhaseRun
-from rocelab.results.probes import rebased
 from rocelab.results.shares import FairShares
-from rocelab.results.stages import Stages
 from rocelab.runs.fairness import fair_shares, shared_port
-from rocelab.runs.jobs import MeasuredJobs, run_planned
+from rocelab.runs.jobs import MeasuredJobs, run_planned, stages_of_jobs
 from rocelab.runs.observers import Observers
 
 QueueDepths = list[tuple[int, float]]
@@ -52,7 +49,7 @@ def run_job_phase(
         reports=measured.reports,
         has_model=spec.model is not None,
         fair_shares=_fair_shares(phase, measured, before, sampler),
-        stages=_stages(measured, observers, fib),
+        stages=stages_of_jobs(measured, observers, fib),
         health=observers.health,
         diagnoses=tuple(map(finding_of, measured.reports)) if spec.expect.of("diagnosis") else (),
     )
@@ -63,14 +60,6 @@ def _sampler(lab: RunningLab, phase: JobPhase) -> AbstractContextManager[QueueSa
     if phase.spec.model is None or read_engine(LabFiles(lab.name)) is QueueEngine.OFF:
         return nullcontext()
     return QueueSampler(lab.fabric)
-
-
-def _stages(measured: MeasuredJobs, observers: Observers, fib: FibTimeline) -> tuple[Stages, ...]:
-    """The stages of each event's time in the switches, because a job's packets do not show when the
-    event ended."""
-    start_ns, end_ns = measured.started_ns, time.clock_gettime_ns(time.CLOCK_REALTIME)
-    events = [rebased(event, -start_ns) for event in measured.reports[0].events]
-    return observers.stages(events, end_ns, fib.changes(start_ns, end_ns))
 
 
 def _fair_shares(

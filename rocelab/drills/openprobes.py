@@ -16,7 +16,6 @@ from rocelab.faults.changewatch import ChangeWatch
 from rocelab.faults.record import read_faults
 from rocelab.lab.inuse import Use, in_use
 from rocelab.lab.lab import RunningLab
-from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.rights import need_root
 from rocelab.observe.environment import environment_of
@@ -24,7 +23,7 @@ from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.prediction.predictor import asked_fabric
 from rocelab.record import LabFiles, not_up
 from rocelab.results.probereport import SCHEMA_VERSION, ProbeReport
-from rocelab.routing.stack import stack_for
+from rocelab.runs.observers import can_trace
 from rocelab.runs.probes import FaultedRun, ProbeSettings
 
 POLL_S = 0.25
@@ -49,9 +48,9 @@ def run_open_probes(
     need_root("sending in a lab")
     fabric, measure = asked_fabric(lab.fabric, lab.steering.read_scheme()), MeasureSpec()
     flows = probe_flows(fabric, traffic)
-    # An adopted lab's daemons are not to trace; nor can others than FRR.
-    traces = fabric.observed is None and stack_for(fabric).name == DEFAULT_STACK
-    settings = ProbeSettings(measure.method, traffic.warmup, measure.event_window, traces)
+    settings = ProbeSettings(
+        measure.method, traffic.warmup, measure.event_window, stages=can_trace(fabric)
+    )
     environment = environment_of(lab)
     with (
         in_use(LabFiles(lab.name), "probes", Use.UNDER_FAULTS),

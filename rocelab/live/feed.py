@@ -32,6 +32,7 @@ from rocelab.live.events import (
 from rocelab.live.history import LoadHistory
 from rocelab.live.state import METRICS, Condition, LabState, NodeState, condition
 from rocelab.live.stream import Hub
+from rocelab.live.ticks import TickReader
 from rocelab.live.values import lost_per_s, traffic_of, values_of
 from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor, Snapshot
@@ -40,6 +41,7 @@ from rocelab.observe.health.sessions import links_by_neighbour
 from rocelab.observe.stages import tracing
 from rocelab.observe.stages.frrlog import SessionDown, SessionUp
 from rocelab.observe.timeline import opened_namespaces
+from rocelab.record import LabFiles
 from rocelab.results.stages import DetectionCause
 
 INTERVAL = "500ms"
@@ -60,6 +62,7 @@ class Feed(Holding):
         self.state = LabState(lab.fabric, read_only, terminal, scheme=_scheme_of(lab))
         self.hub = Hub(METRICS, self.state.document)
         self.history = LoadHistory(lab.fabric)
+        self.ticks = TickReader(LabFiles(lab.name))
         self.snapshot: Snapshot | None = None
         """The newest one."""
         self._first = threading.Event()
@@ -176,7 +179,8 @@ class Feed(Holding):
         }
         self.history.add(values, states, self._before, reading)
         traffic = {**traffic_of(self._before, reading), "lost": lost_per_s(values)}
-        self.hub.sample(reading.time_ns, values, traffic)
+        steps = self.ticks.look()
+        self.hub.sample(reading.time_ns, values, traffic, steps.document() if steps else None)
         self._before, self.snapshot = reading, snapshot
         self._first.set()
 

@@ -7,17 +7,23 @@ by. Times are ns of the lab after `zero_ns`, CLOCK_REALTIME.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from rocelab.base import quantities
-from rocelab.report.replay.recording import RecordedRun, recorded_jobs, recorded_probes
+from rocelab.report.replay.recording import (
+    RecordedRun,
+    SentFlow,
+    recorded_jobs,
+    recorded_probes,
+)
 from rocelab.report.stages import CAUSES
 from rocelab.results.drill import JobsRun
 from rocelab.results.job import JobReport
 from rocelab.results.probereport import ProbeReport
-from rocelab.results.probes import Disturbance, ProbeRun
-from rocelab.results.stages import HOLD_NS
+from rocelab.results.probes import Disturbance, Event, ProbeRun
+from rocelab.results.stages import HOLD_NS, Stages
 
 Document = dict[str, object]
 TITLE = "traffic of the page"
@@ -30,15 +36,22 @@ def probes_impact(report: ProbeReport) -> Document:
     return {
         **_impact(report.zero_unix_ns, run, report.disturbed),
         "outages": list(_outages(report.run)),
-        "switches": list(_switches(report.run)),
+        "switches": list(
+            _switches([event.event for event in report.run.events], report.run.stages)
+        ),
     }
 
 
 def job_impact(report: JobReport, started_ns: int) -> Document:
-    """The impact on a job that began at `started_ns`: its rates, and the iteration that the first
-    fault hit."""
-    run = recorded_jobs(report.fabric, TITLE, JobsRun((), (report,)))
-    return {**_impact(started_ns, run, report.disturbed), "said": list(_said(report))}
+    """The impact on a job that began at `started_ns`: its rates, the outages of its flows, and the
+    iteration that the first fault hit."""
+    run = recorded_jobs(report.fabric, TITLE, JobsRun((), (report,), stages=report.stages))
+    return {
+        **_impact(started_ns, run, report.disturbed),
+        "outages": list(_waits(report, run)),
+        "switches": list(_switches(report.events, report.stages)),
+        "said": list(_said(report)),
+    }
 
 
 def _impact(zero_ns: int, run: RecordedRun, disturbed: tuple[Disturbance, ...]) -> Document:
@@ -72,16 +85,37 @@ def _outages(run: ProbeRun) -> Iterator[Mapping[str, object]]:
                 "out_ns": felt.loss_of_connectivity_ns,
                 "resolution_ns": felt.resolution_ns + event.event.took_ns,
                 "lost": felt.lost + felt.lost_after_recovery,
+                "retransmitted": None,
                 "restored": felt.restored,
             }
 
 
-def _switches(run: ProbeRun) -> Iterator[Mapping[str, object]]:
+def _waits(report: JobReport, run: RecordedRun) -> Iterator[Mapping[str, object]]:
+    """The flows of a job that were out, the longest outage of each event first. A flow has the name
+    that the run's list gives it, or else its number."""
+    names = {flow.dest_qp: flow.name for flow in run.flows if isinstance(flow, SentFlow)}
+    for outage in sorted(report.outages, key=lambda outage: -(outage.out_ns or math.inf)):
+        flow, event = report.flows[outage.flow], report.event_of(outage)
+        yield {
+            "event": None if event is None else event.title,
+            "t_ns": outage.began_ns if event is None else event.t_ns,
+            "flow": names.get(flow.dest_qp, f"QP {flow.dest_qp}"),
+            "source": report.ranks[flow.rank].nic,
+            "destination": report.ranks[flow.peer].nic,
+            "out_ns": outage.out_ns,
+            "resolution_ns": outage.resolution_ns,
+            "lost": None,
+            "retransmitted": outage.retransmitted,
+            "restored": outage.ended_ns is not None,
+        }
+
+
+def _switches(events: Sequence[Event], traced: Sequence[Stages]) -> Iterator[Mapping[str, object]]:
     """What each switch did after each event, at instants of the run."""
-    for event, stages in zip(run.events, run.stages, strict=False):
+    for event, stages in zip(events, traced, strict=False):
         for switch in stages.switches:
             after = {
-                name: None if taken_ns is None else event.event.t_ns + taken_ns
+                name: None if taken_ns is None else event.t_ns + taken_ns
                 for name, taken_ns in (
                     ("detected_ns", switch.detected_ns),
                     ("session_ns", switch.session_ns),
@@ -94,7 +128,7 @@ def _switches(run: ProbeRun) -> Iterator[Mapping[str, object]]:
             yield {
                 "node": switch.node,
                 "by": cause,
-                "begins": event.event.change == "begin",
+                "begins": event.change == "begin",
                 **after,
             }
 
@@ -109,3 +143,10 @@ def _said(report: JobReport) -> Iterator[str]:
         )
     resent = report.transport.retransmitted
     yield f"{resent:,} of {report.transport.data_packets:,} data packets were sent again."
+    if report.transport.timeouts:
+        timeout, dilation = report.spec.transport.ack_timeout, report.clock.dilation
+        yield (
+            f"A packet without a later one that arrives is sent again after the ACK timeout of "
+            f"{quantities.duration(timeout)}, which is {quantities.duration(timeout * dilation)} "
+            f"of this lab."
+        )

@@ -24,6 +24,8 @@ MOST_EVENTS = 20_000
 """How many events are kept, some 200 bytes each."""
 SHOWN_EVENTS = 500
 """How many of them a new client gets."""
+MOST_STEPS = 120
+"""Of how many samples a slow client gets the steps: a minute's."""
 
 Values = Mapping[int, float]
 """The values of a metric that are not 0, by direction (`Fabric.directed_links`)."""
@@ -57,7 +59,7 @@ class Hub:
         self._published = 0
         self._values: dict[str, dict[int, float]] = {metric: {} for metric in metrics}
         self._sampled_ns = 0
-        self._traffic: Mapping[str, float] = {}
+        self._traffic: Mapping[str, object] = {}
         self._clients: set[Client] = set()
         self._closed = False
 
@@ -71,15 +73,19 @@ class Hub:
             self._wake()
 
     def sample(
-        self, t_ns: int, values: Mapping[str, Values], traffic: Mapping[str, float] | None = None
+        self,
+        t_ns: int,
+        values: Mapping[str, Values],
+        traffic: Mapping[str, float] | None = None,
+        steps: Mapping[str, object] | None = None,
     ) -> None:
-        """Take the values of a sample, of every metric, and packets per second of all traffic; t_ns
-        is CLOCK_REALTIME of its reading."""
+        """Take the values of a sample, of every metric, packets per second of all traffic, and its
+        packets in short `steps` since the sample before; t_ns is CLOCK_REALTIME of its reading."""
         with self._lock:
             self._sampled_ns, self._traffic = t_ns, dict(traffic or {})
             changed = {metric: self._changed(metric, new) for metric, new in values.items()}
             for client in self._clients:
-                client.merge(changed[client.metric])
+                client.merge(changed[client.metric], steps)
             self._wake()
 
     def _changed(self, metric: str, new: Values) -> dict[int, float]:
@@ -157,6 +163,7 @@ class Hub:
                 "metric": client.metric,
                 "values": values,
                 "traffic": self._traffic,
+                "steps": client.take_steps(),
             }
             yield StreamMessage("sample", _json(sample), self._id(client.position))
 
@@ -179,10 +186,19 @@ class Client:
         self.wake = wake
         self.position = position
         self._values: dict[int, float] | None = None
+        self._steps: deque[Mapping[str, object]] = deque(maxlen=MOST_STEPS)
 
-    def merge(self, values: Values) -> None:
-        """Add values to those that the client has not taken yet."""
+    def merge(self, values: Values, steps: Mapping[str, object] | None = None) -> None:
+        """Add values and steps to those that the client has not taken yet."""
         self._values = {**(self._values or {}), **values}
+        if steps is not None:
+            self._steps.append(steps)
+
+    def take_steps(self) -> list[Mapping[str, object]]:
+        """The steps since the last time."""
+        steps = list(self._steps)
+        self._steps.clear()
+        return steps
 
     def take_values(self) -> dict[int, float] | None:
         """The values since the last time; None without a sample."""

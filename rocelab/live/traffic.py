@@ -250,7 +250,9 @@ class _Run:
                 self._publish(message["t_ns"], None)
                 self.started.set_result(None)
         elif "report" in message:
-            self.text, self.impact = message["report"], message["impact"]
+            steps = self._feed.ticks.kept()
+            self.text = message["report"]
+            self.impact = {**message["impact"], "steps": steps.document() if steps else None}
             self._outcome = outcome_of(self.asked.kind, self.text)
         else:
             made = _ERRORS.get(message["exit_code"], ExpectationError)

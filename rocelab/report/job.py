@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
-from rocelab.base.quantities import Unit, duration, in_unit, ratio, share
+from rocelab.base.quantities import Unit, duration, formatted, in_unit, ratio, share
 from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.performance import PerformanceRow, nccl_table
@@ -29,13 +30,15 @@ from rocelab.report.jobs.plots import progress_plot
 from rocelab.report.jobs.tables import pause_table, propagation_table
 from rocelab.report.jobs.text import lossless_text
 from rocelab.report.replay.recording import Recording, recorded_jobs, recording_of
+from rocelab.report.stages import stages_sections
 from rocelab.results.drill import JobsRun
-from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
+from rocelab.results.job import FlowOutage, Headline, JobReport, QueueFigures, RankFigures, Times
 from rocelab.results.probes import Disturbance
 from rocelab.routes.balance import TierBalance
 
 MOST_RANKS = 32
 MOST_QUEUES = 12
+MOST_OUTAGES = 24
 
 
 def job_document(report: JobReport) -> Document:
@@ -49,6 +52,7 @@ def job_document(report: JobReport) -> Document:
         *(Note(text, Tone.BAD) for text in disturbed_by(report.disturbed)),
         *([Code(_nccl(report))] if measured else []),
         Replay(partial(_recording, report)),
+        _outages(report),
         _headlines(report),
         _ranks(report),
         _transport(report),
@@ -57,6 +61,7 @@ def job_document(report: JobReport) -> Document:
         _queues(report),
         _links(report),
         _disagreements(report),
+        *stages_sections(report.stages, "job"),
         Note(f"Devices and endpoints agree on {agreeing} of {len(report.accounting)} counts."),
         *([Note(lossless)] if lossless else []),
         Note(_verdict(report), Tone.STRONG if report.valid else Tone.BAD),
@@ -77,7 +82,7 @@ def _recording(report: JobReport) -> Recording | None:
         fabric = report.fabric
     except ValueError:
         return None
-    run = JobsRun(report.problems, (report,))
+    run = JobsRun(report.problems, (report,), stages=report.stages)
     return recording_of(fabric, [recorded_jobs(fabric, report.job["pattern"], run)])
 
 
@@ -104,6 +109,39 @@ def _nccl(report: JobReport) -> str:
         places=[rank.nic for rank in report.ranks],
     )
     return text.rstrip("\n")
+
+
+def _outages(report: JobReport) -> Table:
+    """The flows that waited for acknowledgements, the longest first."""
+    outages = sorted(report.outages, key=lambda outage: -(outage.out_ns or math.inf))
+    return Table(
+        "Flows that were out, in the lab's clock",
+        (
+            *columns(Unit.TEXT, "from", "to"),
+            Column("QP", Unit.NUMBER),
+            Column("out", Unit.FIGURE),
+            Column("sent again", Unit.COUNT),
+            Column("at", Unit.FIGURE),
+        ),
+        tuple(_outage(report, outage) for outage in outages),
+        most=MOST_OUTAGES,
+        caption="How long a flow waited for an acknowledgement, where it sent packets again or "
+        "waited longer than an undisturbed one.",
+    )
+
+
+def _outage(report: JobReport, outage: FlowOutage) -> Row:
+    flow, event = report.flows[outage.flow], report.event_of(outage)
+    return (
+        report.ranks[flow.rank].nic,
+        report.ranks[flow.peer].nic,
+        flow.dest_qp,
+        "to the end"
+        if outage.out_ns is None
+        else formatted(outage.out_ns, Unit.NS, outage.resolution_ns),
+        outage.retransmitted,
+        "no fault" if event is None else event.title,
+    )
 
 
 def _headlines(report: JobReport) -> Table:

@@ -9,6 +9,7 @@ same in both.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +29,13 @@ from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless
 from rocelab.results.oflab import LabDocument
 from rocelab.results.probes import Disturbance, Event
+from rocelab.results.stages import Stages
 from rocelab.routes.balance import TierBalance
 
 SCHEMA_VERSION = 2
+
+SETTLED_NS = 5 * 10**9
+"""So long after a repair, BGP's sessions are back, and what flows lose has another cause."""
 
 UNSCALED = (
     "the CPU time that agents and the kernel need per packet: it is in round trips, and in nothing "
@@ -371,6 +376,29 @@ class FlowFigures:
     it."""
 
 
+@dataclass(frozen=True, slots=True)
+class FlowOutage:
+    """A flow waited for an acknowledgement that it had requested, and sent packets again or waited
+    for longer than `resolution_ns`; in ns of the lab since the job's start."""
+
+    flow: int
+    """Its place in `flows`, from 0."""
+    began_ns: int
+    """The acknowledgement before came, or it was requested."""
+    ended_ns: int | None
+    """None: it had not come by the end."""
+    resolution_ns: int
+    """A shorter wait may be mostly that of an undisturbed flow: twice the round trip that 1%
+    exceed, at least 10 ms, and how late a packet left at most."""
+    retransmitted: int
+    """Packets of the flow sent again from then to its next outage, or to the end."""
+
+    @property
+    def out_ns(self) -> int | None:
+        """How long it was out; None if it did not return."""
+        return None if self.ended_ns is None else self.ended_ns - self.began_ns
+
+
 @dataclass(frozen=True)
 class JobReport(LabDocument):
     """The result of a job. It is a valid measurement only if `problems` and `disturbed` are
@@ -434,10 +462,28 @@ class JobReport(LabDocument):
     disturbed: tuple[Disturbance, ...] = ()
     """The faults by hand of a run that allows them: its figures are those of a lab that was broken
     meanwhile."""
+    outages: tuple[FlowOutage, ...] = ()
+    """Of flows, in order of time; of each flow at most 64, with retransmissions first, then the
+    longest."""
+    stages: tuple[Stages, ...] = ()
+    """Of each event, where faults by hand are allowed and every switch runs FRR."""
 
     @property
     def valid(self) -> bool:
         return not self.problems and not self.disturbed
+
+    def event_of(self, outage: FlowOutage) -> Event | None:
+        """The event at which a flow was cut off: the first during its outage, or else the last
+        before, unless only faults ended then, longer than SETTLED_NS ago; None if there is none."""
+        ended_ns = math.inf if outage.ended_ns is None else outage.ended_ns
+        during = [event for event in self.events if outage.began_ns <= event.t_ns < ended_ns]
+        if during:
+            return during[0]
+        before = [event for event in self.events if event.t_ns < outage.began_ns]
+        last = before[-1] if before else None
+        if last is None or (last.change == "end" and outage.began_ns - last.t_ns > SETTLED_NS):
+            return None
+        return last
 
     @cached_property
     def spec(self) -> JobSpec:

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.agent.rc.requester import GAP_NS
 from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.fabric import Direction, Fabric
 from rocelab.results.job import (
     FlowFigures,
+    FlowOutage,
     HostStall,
     LinkFigures,
     RankFigures,
@@ -24,11 +26,14 @@ from rocelab.results.job import (
     Transport,
 )
 from rocelab.runs.jobfigures import times
-from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.jobresult import JobResult, QueuePairRecord
 from rocelab.traffic.result import AgentRecord
 
 Paths = Mapping[int, tuple[str, ...]]
 """The links that what an end of a queue pair sends crosses, by its number."""
+
+USUAL_TRIPS = 2
+"""A flow is not out yet after so many of the round trips that 1% exceed."""
 
 
 def ranks(job: JobResult) -> tuple[RankFigures, ...]:
@@ -111,9 +116,7 @@ def flows(job: JobResult, paths: Paths) -> tuple[FlowFigures, ...]:
     """The figures of each queue pair that sent data."""
     ends = {pair.end.number: pair for pair in job.queue_pairs}
     figures = []
-    for pair in job.queue_pairs:
-        if pair.end.control or not pair.requester.packets:
-            continue
+    for pair in _sending(job):
         end, sends = pair.end, pair.requester
         far = ends[end.remote]
         takes = far.responder
@@ -145,6 +148,27 @@ def flows(job: JobResult, paths: Paths) -> tuple[FlowFigures, ...]:
             )
         )
     return tuple(figures)
+
+
+def _sending(job: JobResult) -> list[QueuePairRecord]:
+    """The ends of queue pairs that sent data, in the order of `flows`."""
+    return [pair for pair in job.queue_pairs if not pair.end.control and pair.requester.packets]
+
+
+def outages(job: JobResult, trips: RoundTrips | None, late_ns: int) -> tuple[FlowOutage, ...]:
+    """The flows that lost packets or waited for an acknowledgement for longer than an undisturbed
+    one. late_ns: how late a packet left at most."""
+    usual_ns = 0 if trips is None else USUAL_TRIPS * round(trips.p99.lab_ns)
+    resolution_ns = late_ns + max(GAP_NS, usual_ns)
+    felt = [
+        FlowOutage(place, gap.began_ns, gap.ended_ns, resolution_ns, gap.retransmitted)
+        for place, pair in enumerate(_sending(job))
+        for gap in pair.gaps
+        if gap.has_retransmissions
+        or gap.ended_ns is None
+        or gap.ended_ns - gap.began_ns > resolution_ns
+    ]
+    return tuple(sorted(felt, key=lambda outage: (outage.began_ns, outage.flow)))
 
 
 def steps(job: JobResult) -> StepRecords | None:

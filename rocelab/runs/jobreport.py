@@ -101,6 +101,7 @@ def _report(
         lossless=counts.lossless,
         resolution=figures.resolution(job, trips, fidelity.late_max_ns),
         disturbed=record.disturbed,
+        outages=counted.outages(job, trips, fidelity.late_max_ns),
     )
 
 

@@ -33,6 +33,7 @@ from rocelab.observe.capture import NicCapture
 from rocelab.observe.devices import DeviceWatch
 from rocelab.observe.environment import environment_of
 from rocelab.observe.processes import ProcessWatch
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.prediction.matrix import row_of_end
 from rocelab.prediction.predictor import Setting, asked_fabric, paths_on
 from rocelab.record import LabFiles, not_up
@@ -40,11 +41,13 @@ from rocelab.report.job import job_document
 from rocelab.report.renderers.page import html
 from rocelab.results.job import JobReport
 from rocelab.results.probes import rebased
+from rocelab.results.stages import Stages
 from rocelab.routes.path import NoPathError
 from rocelab.runs.effects import late_carriers, link_events
 from rocelab.runs.fidelity import stolen_cpu_s
 from rocelab.runs.jobcounts import Paths
 from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.runs.observers import Observers, can_trace
 from rocelab.traffic.session import TrafficSession
 
 
@@ -91,12 +94,12 @@ def run_job(
             f"a job ({job.pattern})",
             Use.UNDER_FAULTS if allow_faults else Use.ALONE,
         ),
-        ChangeWatch(lab) if allow_faults else nullcontext() as by_hand,
     ):
         for text in _warnings_before(lab, plans):
             on_warning(text)
         capture = None if packets is None else NicCapture(lab, plans[0], packets)
-        (report,) = run_planned(lab, plans, progress, capture=capture, by_hand=by_hand).reports
+        run = _run_watched if allow_faults else run_planned
+        (report,) = run(lab, plans, progress, capture=capture).reports
         if capture is not None and capture.lost:
             lacks = f"the capture lacks {capture.lost:,} packets that tcpdump missed"
             report = replace(report, warnings=(*report.warnings, lacks))
@@ -113,9 +116,42 @@ def run_job_under_faults(
     it does."""
     plans = plan_jobs(lab.fabric, [job])
     _check_ready(lab)
-    use = in_use(LabFiles(lab.name), f"a job ({job.pattern})", Use.UNDER_FAULTS)
-    with use, ChangeWatch(lab) as by_hand:
-        return run_planned(lab, plans, progress, by_hand=by_hand)
+    with in_use(LabFiles(lab.name), f"a job ({job.pattern})", Use.UNDER_FAULTS):
+        return _run_watched(lab, plans, progress)
+
+
+def _run_watched(
+    lab: RunningLab,
+    plans: Sequence[JobPlan],
+    progress: ProgressSink,
+    capture: AbstractContextManager[object] | None = None,
+) -> MeasuredJobs:
+    """Run jobs that others may disturb: by what, and what the switches then did, is in each
+    report."""
+    observers = Observers(lab, stages=can_trace(lab.fabric), health=None, evidence=None)
+    with (
+        ChangeWatch(lab) as by_hand,
+        opened_namespaces(lab, lab.fabric.switches) as namespaces,
+        FibTimeline(lab, namespaces) as fib,
+        observers,
+    ):
+        measured = run_planned(lab, plans, progress, capture=capture, by_hand=by_hand)
+    stages = stages_of_jobs(measured, observers, fib)
+    reports = tuple(
+        replace(report, stages=stages, problems=(*report.problems, *observers.problems))
+        for report in measured.reports
+    )
+    return replace(measured, reports=reports)
+
+
+def stages_of_jobs(
+    measured: MeasuredJobs, observers: Observers, fib: FibTimeline
+) -> tuple[Stages, ...]:
+    """The stages of each event's time in the switches, because a job's packets do not show when the
+    event ended."""
+    start_ns, end_ns = measured.started_ns, time.clock_gettime_ns(time.CLOCK_REALTIME)
+    events = [rebased(event, -start_ns) for event in measured.reports[0].events]
+    return observers.stages(events, end_ns, fib.changes(start_ns, end_ns))
 
 
 def run_jobs(
@@ -154,7 +190,14 @@ def run_planned(
         capture or nullcontext(),
     ):
         paths = _paths(lab, plans)
-        with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
+        session = TrafficSession(
+            lab.fabric,
+            lambda name: lab.node(name).netns,
+            (),
+            plans,
+            is_watched=by_hand is not None,
+        )
+        with session:
             prepared = prepare_first(injector, faults)
             stolen_s, started_s = stolen_cpu_s(), time.monotonic()
             with carried_out(injector, faults, session.start(), prepared) as problems:

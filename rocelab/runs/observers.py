@@ -11,15 +11,18 @@ from dataclasses import dataclass
 
 from rocelab.base.outputs import OutputPlace
 from rocelab.lab.lab import RunningLab
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux.closing import Holding
 from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
+from rocelab.planning.fabric import Fabric
 from rocelab.results.convergence import Window
 from rocelab.results.health import HealthReport
 from rocelab.results.probes import Event, FibChange
 from rocelab.results.stages import SCHEMA_VERSION, Stages
+from rocelab.routing.stack import stack_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,11 @@ class EventEffects:
 
     recoveries: tuple[FlowRecovery, ...] = ()
     interval_ns: int | None = None
+
+
+def can_trace(fabric: Fabric) -> bool:
+    """Whether stages can be traced: every switch runs FRR, in a lab that rocelab planned."""
+    return fabric.observed is None and stack_for(fabric).name == DEFAULT_STACK
 
 
 class Observers(Holding):

@@ -101,7 +101,12 @@ class FaultedRun(Holding):
         self._flows = tuple(flows)
         self._faults = tuple(faults)
         self._prepared: Prepared = {}
-        self._session = TrafficSession(self._fabric, lambda name: lab.node(name).netns, flows)
+        self._session = TrafficSession(
+            self._fabric,
+            lambda name: lab.node(name).netns,
+            flows,
+            is_watched=by_hand is not None,
+        )
         self._problems: tuple[str, ...] = ()
         self._stolen_s = 0.0
         self._observers = Observers(

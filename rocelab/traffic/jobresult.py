@@ -25,6 +25,19 @@ LOST_TIME_LIMIT = 0.01
 """The most of a NIC's sending time, as a share, that this machine may leave it idle."""
 
 
+@dataclass(frozen=True, slots=True)
+class AckGap:
+    """A requested acknowledgement did not come for long, relative to the start of the job."""
+
+    began_ns: int
+    ended_ns: int | None
+    """None: it had not come by the end."""
+    has_retransmissions: bool
+    """Packets were sent again meanwhile."""
+    retransmitted: int
+    """Packets from then to the next gap, or to the end."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuePairRecord:
     """One end of a queue pair and its counters."""
@@ -40,6 +53,8 @@ class QueuePairRecord:
     """Round trips."""
     port_moves: int = 0
     """How often it moved to another port of its NIC."""
+    gaps: tuple[AckGap, ...] = ()
+    """The longest, in order of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +186,7 @@ def read_jobs(
                 acked_bytes=arrays[server][1 + index],
                 rtt_ns=arrays[server][1 + count + index],
                 port_moves=fields["port_moves"],
+                gaps=_gaps(fields, start_ns),
             )
     results = []
     for number, plan in enumerate(plans):
@@ -228,6 +244,20 @@ def _rank_record(fields: Mapping[str, Any], start_ns: int) -> RankRecord:
         ended_ns=relative("ended_ns"),
         waited_ns=np.asarray(fields["waited_ns"], np.int64),
         received_bytes=fields["received_bytes"],
+    )
+
+
+def _gaps(fields: Mapping[str, Any], start_ns: int) -> tuple[AckGap, ...]:
+    gaps = fields["gaps"]
+    before = [count for *_, count in gaps] + [fields["requester"]["retransmitted"]]
+    return tuple(
+        AckGap(
+            began_ns - start_ns,
+            None if ended_ns is None else ended_ns - start_ns,
+            resent,
+            before[place + 1] - before[place],
+        )
+        for place, (began_ns, ended_ns, resent, _) in enumerate(gaps)
     )
 
 

@@ -89,8 +89,12 @@ class TrafficSession(Holding):
         netns_of: Callable[[str], Path],
         flows: Sequence[ProbeStream] = (),
         jobs: Sequence[JobPlan] = (),
+        *,
+        is_watched: bool = False,
     ) -> None:
         """Only plans the run; several `jobs` run at once and were planned together (`plan_jobs`).
+        With `is_watched` agents publish counts 10 ms apart (`rocelab.agent.ticks`), which takes
+        time of theirs.
 
         Raises InputError if a flow does not fit the fabric, ValueError if two jobs share a queue
         pair.
@@ -107,9 +111,8 @@ class TrafficSession(Holding):
         self._outgoing = _plan(fabric, self._flows)
         files = LabFiles(fabric.name)
         self._live = files.root / LIVE_FOLDER if files.root.is_dir() else None
-        self._group = AgentGroup(
-            _parts(fabric.family, self._outgoing, self._jobs, netns_of, self._live)
-        )
+        parts = _parts(fabric.family, self._outgoing, self._jobs, netns_of, self._live, is_watched)
+        self._group = AgentGroup(parts)
         self._publication = published(files, (*probe_demands(fabric, flows), *job_demands(jobs)))
         self._start_ns = 0
         self._clock_offset_ns = 0
@@ -318,6 +321,7 @@ def _parts(
     jobs: Sequence[JobPlan],
     netns_of: Callable[[str], Path],
     live: Path | None,
+    is_watched: bool,
 ) -> dict[str, AgentPart]:
     """Each server's setup message: its probes, then its part of the jobs."""
     of_jobs = parts_of(jobs)
@@ -332,6 +336,7 @@ def _parts(
             "netns": str(netns_of(server)),
             "family": family,
             "live": None if live is None else str(live / server),
+            "is_watched": is_watched,
             "frame_bytes": max(part.fields["frame_bytes"], longest),
             "probes": [
                 {

@@ -398,10 +398,24 @@ def test_a_job_of_the_page_is_broken_by_a_click_and_is_disturbed(
     traffic.get_by_label("iterations").fill("60")
     traffic.get_by_role("button", name="Run job").click()
     expect(traffic).to_contain_text("of 61 iterations")
+    impact = page.locator("#impact")
+    expect(impact.locator("figcaption").first).to_contain_text("packets/s of all traffic, per 10")
+    expect(impact.locator("figcaption").last).to_contain_text("packets sent again, per 10 ms")
     status, _ = server.post("/faults", fault(lasts="1s"))
     assert status == 201
     expect(traffic).to_contain_text(f"Disturbed by carrier-down of {LINK}")
-    expect(page.locator("#impact #verdict")).to_contain_text("data packets were sent again")
+    expect(impact.locator("#verdict")).to_contain_text("data packets were sent again")
+    result, measured = server.read("/traffic/result.json"), server.read("/traffic/impact")
+    # What agents counted 10 ms apart is all but what they sent between the last look and their end.
+    counted, sent = sum(measured["steps"]["sent"]), result["transport"]["data_packets"]
+    assert 0 < counted <= sent
+    assert {outage["flow"] for outage in measured["outages"]} <= {
+        flow["name"] for flow in measured["run"]["flows"]
+    }
+    assert impact.locator("#outages li").count() == len(measured["outages"])
+    expect(impact.locator(".lane i.noticed").first).to_have_attribute(
+        "title", re.compile("rtsw1|ctsw1")
+    )
     assert server.read("/traffic")["state"] in ("disturbed", "invalid", "failed")
 
 

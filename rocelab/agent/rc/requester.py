@@ -9,6 +9,7 @@ runs out, and an error state after too many attempts for a packet. Pure: no sock
 from __future__ import annotations
 
 from array import array
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass
 from struct import Struct
@@ -24,6 +25,11 @@ _IMM = Struct("!I")
 
 REMOTE_KEY = 0x526F4345
 NEVER_NS = 1 << 62
+GAP_NS = 10_000_000
+"""A requested acknowledgement that came sooner left no gap."""
+MOST_GAPS = 64
+"""The gaps of a queue pair that are kept: those with retransmissions, of these and of the rest the
+longest."""
 
 
 class Batch(Protocol):
@@ -85,10 +91,13 @@ class Requester:
         "_middle_bytes",
         "_stamps",
         "_templates",
+        "_waiting_ns",
+        "_waiting_resent",
         "counters",
         "deadline_ns",
         "end",
         "error",
+        "gaps",
         "highest",
         "next",
         "retries",
@@ -123,6 +132,11 @@ class Requester:
         self.rtt_ns = array("q")
         """Round trips of packets that requested an acknowledgement, first copies only."""
         self._stamps: deque[tuple[int, int]] = deque()
+        self.gaps: list[tuple[bool, int, int, int]] = []
+        """Times for which a requested acknowledgement did not come: whether packets were
+        retransmitted meanwhile, how long, from when on, and how many had been before; sorted."""
+        self._waiting_ns = NEVER_NS
+        self._waiting_resent = 0
 
     def _template(self, opcode: int, payload_bytes: int) -> Template:
         key = (opcode, payload_bytes)
@@ -197,6 +211,8 @@ class Requester:
         self.highest = max(self.highest, psn)
         if asked != self._asked:
             self._asked = asked
+            if self._waiting_ns == NEVER_NS:
+                self._waiting_ns, self._waiting_resent = now_ns, self.counters.retransmitted
             if self.deadline_ns == NEVER_NS:
                 self.deadline_ns = now_ns + settings.ack_timeout_ns
         return total
@@ -256,7 +272,25 @@ class Requester:
         self.retries = 0
         waiting = self._asked >= acked
         self.deadline_ns = now_ns + self.settings.ack_timeout_ns if waiting else NEVER_NS
+        if now_ns - self._waiting_ns >= GAP_NS:
+            self._note_gap(now_ns - self._waiting_ns)
+        self._waiting_ns = now_ns if waiting else NEVER_NS
+        self._waiting_resent = self.counters.retransmitted
         return done
+
+    def _note_gap(self, length_ns: int) -> None:
+        before = self._waiting_resent
+        resent = self.counters.retransmitted > before
+        insort(self.gaps, (resent, length_ns, self._waiting_ns, before))
+        del self.gaps[:-MOST_GAPS]
+
+    @property
+    def open_gap(self) -> tuple[int, int] | None:
+        """Since when a requested acknowledgement has not come, and how many packets had been
+        retransmitted by then; None if none is missing."""
+        if self._waiting_ns == NEVER_NS:
+            return None
+        return self._waiting_ns, self._waiting_resent
 
     def _acked_of(self, message: RdmaMessage) -> int:
         """Bytes of the message before the oldest packet not acknowledged."""

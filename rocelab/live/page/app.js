@@ -108,10 +108,10 @@ const take = {
     // An event from before the state that the page began with is in that state already.
     if (number(id) > fabric.position) changed(event);
   },
-  sample({ t_ns: t, values, traffic: packets }) {
+  sample({ t_ns: t, values, traffic: packets, steps: ticks = [] }) {
     Object.assign(view.values, values);
     scrubber.sampled(t);
-    impact.sampled(t, packets);
+    impact.stepped(ticks);
     lanes.sampled(t, packets?.lost);
     $("#read").textContent = `last read at ${clock(t, 1)}`;
     picture.redraw();

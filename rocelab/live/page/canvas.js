@@ -66,7 +66,7 @@ export class Drawing {
     const isNarrow = width < NARROW_STAGE;
     const [margin, caption] = isNarrow ? [6, 0] : [MARGIN, CAPTION];
     this.stage.classList.toggle("is-narrow", isNarrow);
-    const k = Math.min(1.25, (width - 2 * margin) / (placed.width + caption), (height - 2 * MARGIN) / (placed.height + 20));
+    const k = Math.min(1.25, (width - 2 * margin) / (placed.width + caption), (height - 2 * Math.min(MARGIN, height * 0.06)) / (placed.height + 20));
     const x = (width - (placed.width - caption) * k) / 2;
     const y = (height - placed.height * k) / 2;
     d3.select(this.canvas).call(this.zoom.transform, d3.zoomIdentity.translate(x, y).scale(k));

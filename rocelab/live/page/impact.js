@@ -1,5 +1,5 @@
-// The strip Impact: what the traffic of the page felt of faults. While it is sent, packets per second
-// as samples have them; then packets and losses per 10 ms, the flows that were out, and what each
+// The strip Impact: what the traffic of the page felt of faults. While it is sent, packets per 10 ms
+// as its agents count them; then packets and losses per 10 ms, the flows that were out, and what each
 // switch's BGP did, all on one axis of time.
 
 import { h } from "./elements.js";
@@ -7,10 +7,12 @@ import { bandsOf, drawBands } from "./bands.js";
 import { clock, style } from "./format.js";
 import { count, duration } from "./quantities.js";
 import { longestText, outageText } from "./outages.js";
+import { append, columnsOf, stepPlots } from "./packets.js";
 import { get } from "./requests.js";
 import { S, plotsOf } from "./series.js";
 
 const HEIGHT = 62;
+const LOW = 46; // of more than two plots
 const TICKS = 24; // the height of the axis of time, which the last plot has
 const AXIS = 64; // pixels left of the plots
 const BEFORE_NS = 50e6; // that is shown before a fault
@@ -37,7 +39,7 @@ export class Impact {
     this.pick = pick;
     this.measured = measured;
     this.plots = [];
-    this.live = { times: [], sent: [], received: [] };
+    this.live = [[], [], [], []];
     section.querySelector("#hide").addEventListener("click", () => { section.hidden = true; });
     new ResizeObserver(() => this.#resize()).observe(this.plotted);
   }
@@ -54,16 +56,13 @@ export class Impact {
     if (traffic.state !== before?.state) this.#end();
   }
 
-  // A sample: packets/s of all traffic.
-  sampled(t, { sent = 0, received = 0 } = {}) {
-    if (this.traffic?.state !== "running") return;
-    const { times, sent: out, received: into } = this.live;
-    times.push(t / S);
-    out.push(sent);
-    into.push(received);
-    const old = d3.bisect(times, t / S - LIVE_S);
-    for (const row of [times, out, into]) row.splice(0, old);
-    this.plots[0]?.setData([times, out, into]);
+  // Packets of all traffic in steps of 10 ms, each with `t_ns` of the first, as the server reads them.
+  stepped(steps) {
+    if (this.traffic?.state !== "running" || !steps.length) return;
+    for (const each of steps) append(this.live, columnsOf(each));
+    const old = d3.bisect(this.live[0], this.live[0].at(-1) - LIVE_S);
+    for (const row of this.live) row.splice(0, old);
+    this.#drawLive();
   }
 
   // A fault began or ended.
@@ -76,15 +75,19 @@ export class Impact {
   #begin() {
     this.section.hidden = false;
     this.impact = null;
-    this.live = { times: [], sent: [], received: [] };
+    this.live = [[], [], [], []];
     this.verdict.className = "";
-    this.verdict.textContent = "Sending. Choose a link or a switch and break it: its impact is here when the lab has recovered.";
+    this.verdict.textContent = "Sending. Choose a link or a switch and break it: the outage of each flow is here when the traffic ends.";
     this.views.replaceChildren();
     this.lanes.replaceChildren();
     this.listed.replaceChildren();
-    const lines = [{ label: "sent", colour: "--muted", width: 2.5 }, { label: "delivered", colour: "--accent" }];
-    const bands = () => bandsOf(this.faults ?? [], this.live.times.at(-1) * S);
-    this.#replace([{ title: "packets/s of all traffic, twice a second", lines, data: [[], [], []], bands, time: (s) => clock(s * S, 0) }]);
+    const bands = () => bandsOf(this.faults ?? [], (this.live[0].at(-1) ?? 0) * S);
+    const time = (s, [first, second]) => clock(s * S, second - first < 1 ? 1 : 0);
+    this.#replace(stepPlots(this.live, this.traffic.kind).map((plot) => ({ ...plot, bands, time })));
+  }
+
+  #drawLive() {
+    stepPlots(this.live, this.traffic.kind).forEach(({ data }, place) => this.plots[place]?.setData(data));
   }
 
   async #end() {
@@ -106,9 +109,17 @@ export class Impact {
     this.verdict.className = kind;
     this.verdict.replaceChildren(h("b", {}, text), " ", h("span", { class: "said" }, this.#sentence()), ...this.#reasons());
     const bands = () => bandsOf(run.events.filter((event) => event.kind === "fault"), run.end_ns, run.begin_ns);
-    this.#replace(plotsOf(run, null).map((plot) => ({ ...plot, bands, time: (s, all) => since(s, all) })));
+    this.#replace(this.#plots().map((plot) => ({ ...plot, bands, time: (s, all) => since(s, all) })));
     this.#list();
     this.#offer();
+  }
+
+  // A job's own figures have no packets per 10 ms: those that its agents counted take the place of its
+  // coarser rate.
+  #plots() {
+    const { run, steps, zero_ns: zero } = this.impact;
+    const plots = plotsOf(run, null);
+    return steps && run.jobs.length ? [...stepPlots(columnsOf(steps, zero), "job"), ...plots.slice(1)] : plots;
   }
 
   #clear() {
@@ -119,11 +130,14 @@ export class Impact {
   // What happened, in a sentence.
   #sentence() {
     const { run, outages, said } = this.impact;
-    if (said.length) return said.join(" ");
-    const sent = d3.sum(run.flows, (flow) => flow.sent);
-    const lost = d3.sum(run.flows, (flow) => flow.lost);
     const flows = new Set(outages.map(({ flow }) => flow));
     const longest = d3.greatest(outages.filter((outage) => outage.out_ns != null), (outage) => outage.out_ns);
+    if (run.jobs.length) {
+      const out = flows.size ? `${flows.size} of ${run.flows.length} flows ${longest ? longestText(longest) : "out to the end"}.` : "No flow was out.";
+      return [out, ...said].join(" ");
+    }
+    const sent = d3.sum(run.flows, (flow) => flow.sent);
+    const lost = d3.sum(run.flows, (flow) => flow.lost);
     if (!lost) return `${count(sent)} packets of ${run.flows.length} flows were sent and none was lost.`;
     const out = longest ? `, ${longestText(longest)}` : "";
     return `${flows.size} of ${run.flows.length} flows lost packets${out}; ${count(lost)} of ${count(sent)} packets were lost.`;
@@ -141,7 +155,7 @@ export class Impact {
   #list() {
     const { outages } = this.impact;
     const rows = outages.slice(0, MOST_OUTAGES).map((outage) => h("li", {},
-      h("button", { class: "link", title: `${outage.source} to ${outage.destination}, at ${outage.event}`, onclick: () => this.#zoom(outage.t_ns - BEFORE_NS, outage.t_ns + Math.max(LEAST_NS, outage.out_ns ?? 0)) }, outage.flow),
+      h("button", { class: "link", title: `${outage.source} to ${outage.destination}, ${outage.event ? `at ${outage.event}` : "at no fault"}`, onclick: () => this.#zoom(outage.t_ns - BEFORE_NS, outage.t_ns + Math.max(LEAST_NS, outage.out_ns ?? 0)) }, outage.flow),
       `: ${outageText(outage)} `,
       h("span", { class: "muted ends" }, `${outage.source} → ${outage.destination}`)));
     const left = outages.length - rows.length;
@@ -192,10 +206,11 @@ export class Impact {
   #replace(shown) {
     for (const plot of this.plots) plot.destroy();
     this.plotted.replaceChildren();
-    this.plots = shown.map((each, index) => this.#plot({ ...each, hasAxis: index === shown.length - 1 }));
+    const height = shown.length > 2 ? LOW : HEIGHT;
+    this.plots = shown.map((each, index) => this.#plot({ ...each, height, hasAxis: index === shown.length - 1 }));
   }
 
-  #plot({ title, lines, data, bands, time, hasAxis }) {
+  #plot({ title, lines, data, bands, time, height, hasAxis }) {
     const grid = { stroke: () => style("--line"), width: 1 };
     const axis = { stroke: () => style("--muted"), grid, ticks: grid, font: '11px system-ui, "DejaVu Sans", sans-serif' };
     const figure = h("figure", {}, h("figcaption", { class: "muted" }, title, " ", ...lines.map(({ label, colour }) => h("span", { class: "line-key" }, h("i", { "data-colour": colour }), label))));
@@ -203,14 +218,14 @@ export class Impact {
     this.plotted.append(figure);
     return new uPlot({
       width: this.plotted.clientWidth || 300,
-      height: HEIGHT + (hasAxis ? TICKS : 8),
+      height: height + (hasAxis ? TICKS : 8),
       padding: [6, 24, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, points: { show: false }, sync: { key: "impact" }, bind: { dblclick: () => () => this.impact && this.#zoom(this.impact.run.begin_ns, this.impact.run.end_ns) } },
-      scales: { x: { time: false }, y: { range: (_, low, top) => [0, top * 1.05 || 1] } },
+      scales: { x: { time: false }, y: { range: ({ data: [, ...rows] }) => [0, (d3.max(rows, (row) => d3.max(row)) ?? 0) * 1.05 || 1] } },
       axes: [
         { ...axis, values: (_, ticks) => ticks.map((tick) => time(tick, ticks)), space: 70, size: hasAxis ? TICKS : 8, ...(hasAxis ? {} : { values: () => [], ticks: { show: false } }) },
-        { ...axis, size: AXIS, space: 22, values: (_, ticks) => ticks.map(count) },
+        { ...axis, size: AXIS, space: 22, values: (_, ticks) => ticks.map(amount) },
       ],
       series: [{}, ...lines.map(({ label, colour, width = 1.25, isFilled }) => ({
         label, width, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false },
@@ -269,5 +284,10 @@ function mark1({ kind, from, to, text }, place) {
 // A tick of the time axis, in s after the first fault, as text.
 function since(tick, ticks) {
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
-  return step >= 0.1 ? `${+tick.toFixed(2)} s` : `${+(tick * 1e3).toFixed(1)} ms`;
+  return step >= 0.1 || ticks[0] >= 1 ? `${+tick.toFixed(3)} s` : `${+(tick * 1e3).toFixed(1)} ms`;
+}
+
+// A tick of an axis of values.
+function amount(value) {
+  return value < 10 ? `${+value.toFixed(2)}` : count(value);
 }

@@ -5,6 +5,7 @@
 
 const NARROW = 84;
 const ROW = [112, 260]; // from the top of one tier to that of the next
+const FLAT_ROW = 72; // on a low stage, where no frames are between tiers
 const BOX_HEIGHT = 34;
 const SERVER_HEIGHT = 22;
 const GAP = 10;
@@ -35,10 +36,11 @@ function arranged(fabric, folded, width, height) {
   const boxOf = new Map();
   const frames = [];
   const tiers = [...new Set(nodes.filter((node) => node.tier > 0).map((node) => node.tier))].sort((a, b) => b - a);
-  const pitch = Math.max(ROW[0], Math.min(ROW[1], (height - 200) / Math.max(1, tiers.length)));
+  const bands = bandsOf(nodes);
+  const least = bands.length > 1 ? ROW[0] : FLAT_ROW;
+  const pitch = Math.max(least, Math.min(ROW[1], (height - 200) / Math.max(1, tiers.length)));
   const rowOf = new Map(tiers.map((tier, index) => [tier, index * pitch]));
   const bottom = tiers.length ? (tiers.length - 1) * pitch : 0;
-  const bands = bandsOf(nodes);
 
   const add = (box, members) => {
     boxes.push(box);

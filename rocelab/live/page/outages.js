@@ -2,9 +2,9 @@
 
 import { count, duration } from "./quantities.js";
 
-// "out 127 ms, 386 lost", or what is known.
-export function outageText({ out_ns: out, lost, restored, resolution_ns: resolution }) {
-  const packets = `${count(lost)} lost`;
+// "out 127 ms, 386 lost", of a job's flow "out 127 ms, 32 sent again", or what is known.
+export function outageText({ out_ns: out, lost, retransmitted, restored, resolution_ns: resolution }) {
+  const packets = lost == null ? `${count(retransmitted)} sent again` : `${count(lost)} lost`;
   if (!restored) return `out to the end, ${packets}`;
   if (out == null) return packets;
   return `out ${out <= resolution ? `< ${duration(resolution)}` : duration(out)}, ${packets}`;

@@ -59,7 +59,7 @@ class EndpointTracker:
         }
 
     def _take(self, server: str, file: int) -> None:
-        record = unpacked(os.pread(file, RECORD_BYTES + 1, 0))
+        record = unpacked(os.pread(file, RECORD_BYTES, 0))
         if record is None:
             return
         before = self._latest.get(server)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rocelab.base.quantities import Unit, duration, formatted, in_unit, ratio, size
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import and_more, headline_card, sentence
+from rocelab.report.answers.events import event_text
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
-from rocelab.results.job import Headline, JobReport, QueueFigures
+from rocelab.results.job import FlowOutage, Headline, JobReport, QueueFigures
 from rocelab.results.lossless import Lossless
 
 LEAST_MMR = 1.2
@@ -25,12 +27,37 @@ def job_answer(report: JobReport, plot: Figure | None = None) -> Answer:
     invalid = f"invalid, its figures do not count: {and_more(report.problems)}"
     disturbed = f"disturbed by {and_more(fault.text for fault in report.disturbed)}"
     text = sentence(
+        outage_clause(report),
         reached_clause(report),
         held_back_clause(report),
         invalid if report.problems else "",
         disturbed if report.disturbed else "",
     )
     return Answer(text, _figures(report), plot)
+
+
+def outage_clause(report: JobReport) -> str:
+    """`cable rtsw1:ctsw2 down: 4 of 48 flows out for up to 127 ms`, of the event with the longest
+    outage; empty without events."""
+    if not report.events:
+        return ""
+    felt = [outage for outage in report.outages if report.event_of(outage)]
+    worst = max(felt, key=_length, default=None)
+    event = None if worst is None else report.event_of(worst)
+    flows = counted(len(report.flows), "flow")
+    if worst is None or event is None:
+        return f"{event_text(report.events[0])}: none of {flows} was out"
+    same = [outage for outage in felt if report.event_of(outage) == event]
+    out = f"{event_text(event)}: {len({outage.flow for outage in same})} of {flows} out"
+    back = [outage.out_ns for outage in same if outage.out_ns is not None]
+    if back:
+        out += f" for up to {formatted(max(back), Unit.NS, worst.resolution_ns)}"
+    missing = len(same) - len(back)
+    return out + (f", {missing} of them not back at the end" if missing else "")
+
+
+def _length(outage: FlowOutage) -> float:
+    return math.inf if outage.out_ns is None else outage.out_ns
 
 
 def reached_clause(report: JobReport) -> str:

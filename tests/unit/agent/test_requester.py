@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.rc.requester import NEVER_NS, REMOTE_KEY, Requester
+from rocelab.agent.rc.requester import MOST_GAPS, NEVER_NS, REMOTE_KEY, Requester
 from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
 from rocelab.traffic.roce import Immediate, RemoteMemory, roce_frame
 from rocelab.wire.headers import (
@@ -365,3 +365,47 @@ def test_a_queue_pair_takes_messages_again_after_all_were_over() -> None:
         assert sender.on_ack(2 * imm + 1, ACK, 0) == [imm]
         assert sender.idle
     assert sender.counters.posted_bytes == sender.counters.acked_bytes == 4500
+
+
+def test_a_time_without_a_requested_acknowledgement_is_a_gap_with_what_was_sent_again() -> None:
+    sender = requester(ack_every=1)
+    sender.post(4096, imm=1)
+    emit(sender, limit=2)
+    sender.on_ack(0, ACK, 5 * MS)
+    sender.on_timer()
+    assert emit(sender, now_ns=100 * MS).psns == [1, 2, 3]
+    assert sender.gaps == []
+    assert sender.open_gap == (5 * MS, 0)
+    sender.on_ack(1, ACK, 127 * MS)
+    assert sender.gaps == [(True, 122 * MS, 5 * MS, 0)]
+    # Nothing is awaited once all has arrived: idling is no gap.
+    sender.on_ack(3, ACK, 130 * MS)
+    assert sender.open_gap is None
+    sender.post(1024, imm=2)
+    emit(sender, now_ns=900 * MS)
+    sender.on_ack(4, ACK, 901 * MS)
+    assert len(sender.gaps) == 1
+
+
+def test_packets_that_request_no_acknowledgement_are_not_waited_for() -> None:
+    sender = requester(ack_every=16)
+    sender.post(16 * 1024, imm=1)
+    emit(sender, limit=3)
+    assert sender.open_gap is None
+
+
+def test_of_many_gaps_those_with_packets_sent_again_are_kept() -> None:
+    sender = requester(ack_every=1, retries=200)
+    now_ns = 0
+    for number in range(3 * MOST_GAPS):
+        sender.post(1024, imm=number)
+        emit(sender, now_ns=now_ns)
+        if number == 1:
+            sender.on_timer()
+            emit(sender, now_ns=now_ns)
+        now_ns += (20 + number) * MS
+        sender.on_ack(number, ACK, now_ns)
+    assert len(sender.gaps) == MOST_GAPS
+    (resent,) = [gap for gap in sender.gaps if gap[0]]
+    assert resent[1] == 21 * MS
+    assert sorted(gap[1] for gap in sender.gaps)[1] > 2 * MOST_GAPS * MS

@@ -169,7 +169,7 @@ def test_the_stream_begins_with_the_state_and_goes_on_where_it_was_left(
     ):
         assert again == [
             ("event", {"kind": "note", "text": "two"}),
-            ("sample", {"t_ns": 5, "metric": "drops", "values": {}, "traffic": {}}),
+            ("sample", {"t_ns": 5, "metric": "drops", "values": {}, "traffic": {}, "steps": []}),
         ]
     assert not feed.hub._clients, "a stream that is over is kept"
 

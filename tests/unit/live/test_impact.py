@@ -6,13 +6,17 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rocelab.live.impact import job_impact, probes_impact
 from rocelab.results.impact import Impact
+from rocelab.results.job import JobReport
 from rocelab.results.probereport import ProbeReport
-from rocelab.results.probes import Disturbance
+from rocelab.results.probes import Disturbance, Event
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
-from tests.helpers import phases_sample, report_sample
+from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.traffic.jobresult import AckGap
+from tests.helpers import job_sample, phases_sample, report_sample
 
 MS = 10**6
 OUTAGES = Path(__file__).parents[3] / "rocelab/live/page/outages.js"
@@ -35,6 +39,12 @@ STAGES = Stages(
         ),
     ),
 )
+
+
+def ran(script: str) -> Any:
+    """What a script for node prints, as JSON."""
+    command = ["node", "--input-type=module", "--eval", script]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def report(*stages: Stages) -> ProbeReport:
@@ -99,6 +109,66 @@ def test_a_job_s_impact_is_in_its_iterations() -> None:
     assert resent.endswith("data packets were sent again.")
 
 
+def test_a_job_s_flows_that_were_out_are_named_with_what_they_sent_again_and_bgp_s_steps() -> None:
+    report = job_sample_report()
+    impact: Any = job_impact(report, 10**18)
+    (outage,) = impact["outages"]
+    assert outage["out_ns"] == 127 * MS
+    assert (outage["retransmitted"], outage["lost"], outage["restored"]) == (32, None, True)
+    assert (outage["t_ns"], outage["event"]) == (50 * MS, "carrier-down of rtsw1:ctsw1")
+    names = {flow["name"]: flow["dest_qp"] for flow in impact["run"]["flows"]}
+    assert names[outage["flow"]] == report.flows[report.outages[0].flow].dest_qp
+    (step,) = impact["switches"]
+    assert (step["node"], step["kernel_ns"]) == ("rtsw4", 180 * MS)
+    assert json.dumps(impact)
+
+
+def test_a_job_with_timeouts_says_what_the_ack_timeout_is_in_the_lab() -> None:
+    report = job_sample_report()
+    slow = replace(report, transport=replace(report.transport, timeouts=1))
+    assert "ACK timeout of 1 ms, which is 1 s of this lab" in str(job_impact(slow, 0)["said"])
+
+
+def job_sample_report() -> JobReport:
+    """A job whose first flow was out for 127 ms at a fault, of which there are stages."""
+    result = job_sample.result(job_sample.allreduce())
+    pairs = list(result.queue_pairs)
+    first = next(n for n, pair in enumerate(pairs) if pair.requester.packets)
+    pairs[first] = replace(pairs[first], gaps=(AckGap(48 * MS, 175 * MS, True, 32),))
+    result = replace(result, queue_pairs=tuple(pairs))
+    record = JobsRecord(
+        job_sample.ENVIRONMENT,
+        job_sample.traffic(result),
+        job_sample.counts(result),
+        0.5,
+        0.0,
+        events=(Event(50 * MS, "carrier-down", "begin", "rtsw1:ctsw1"),),
+    )
+    (report,) = job_reports(record)
+    return replace(report, stages=(STAGES,))
+
+
+STEPS = """
+const impact = await import(%s);
+const columns = impact.columnsOf({t_ns: 2e9, step_ns: 1e7, sent: [10, 10, 10, 10],
+  received: [9, 11, 4, 10], retransmitted: [0, 0, 3, 1]}, 1e9);
+console.log(JSON.stringify(["probes", "job"].map((kind) => impact.stepPlots(columns, kind))));
+"""
+
+
+def test_the_strip_plots_packets_per_step_and_what_did_not_arrive_or_was_sent_again() -> None:
+    (rates, missing), (_, again) = ran(STEPS % json.dumps(OUTAGES.with_name("packets.js").as_uri()))
+    times, sent, received = rates["data"]
+    assert times == [1.0, 1.01, 1.02, 1.03]
+    assert sent == [1000] * 4
+    assert received == [900, 1100, 400, 1000]
+    assert rates["title"] == "packets/s of all traffic, per 10 ms"
+    # The packet that came a step later is not missing.
+    assert [round(packets) for packets in missing["data"][1]] == [0, 0, 6, 0]
+    assert again["title"] == "packets sent again, per 10 ms"
+    assert again["data"][1] == [0, 0, 3, 1]
+
+
 SENTENCES = """
 import * as outages from %s;
 console.log(JSON.stringify(
@@ -112,10 +182,14 @@ def test_an_outage_that_is_not_above_its_resolution_is_only_known_to_be_below_it
         for out_ms in (1.97, 14.7, 127)
     ]
     script = SENTENCES % (json.dumps(OUTAGES.as_uri()), json.dumps(outages))
-    command = ["node", "--input-type=module", "--eval", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [
+    assert ran(script) == [
         ["out < 14.7 ms, 2 lost", "out for less than 14.7 ms"],
         ["out < 14.7 ms, 2 lost", "out for less than 14.7 ms"],
         ["out 127 ms, 2 lost", "out for up to 127 ms"],
     ]
+
+
+def test_the_outage_of_a_job_s_flow_has_what_was_sent_again() -> None:
+    outage = {"out_ns": 127 * MS, "resolution_ns": 1, "lost": None, "retransmitted": 1200}
+    script = SENTENCES % (json.dumps(OUTAGES.as_uri()), json.dumps([{**outage, "restored": True}]))
+    assert ran(script)[0][0] == "out 127 ms, 1,200 sent again"

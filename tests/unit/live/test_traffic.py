@@ -22,6 +22,7 @@ from rocelab.lab.lab import Lab
 from rocelab.live import traffic as module
 from rocelab.live.events import Event, JobEvent, UseEvent
 from rocelab.live.state import LabState
+from rocelab.live.ticks import TickReader
 from rocelab.live.traffic import LiveTraffic
 from rocelab.record import LabFiles
 from rocelab.results.job import SCHEMA_VERSION
@@ -41,6 +42,7 @@ class Feed:
         self.lab = Lab.planned("tiny").unstarted()
         self.state = LabState(self.lab.fabric, read_only=False)
         self.published: list[Event] = []
+        self.ticks = TickReader(LabFiles(self.lab.name))
 
     def publish(self, event: Event) -> None:
         self.published.append(event)

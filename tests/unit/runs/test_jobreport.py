@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from rocelab.agent.rc.requester import GAP_NS
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
@@ -27,9 +28,11 @@ from rocelab.results.probes import Disturbance, Event, FaultChange
 from rocelab.runs import jobfigures
 from rocelab.runs.accounting import check_all, disagreements
 from rocelab.runs.jobreport import JobsRecord, job_reports
-from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.jobresult import AckGap, JobResult
 from rocelab.traffic.result import TrafficResult
 from tests.helpers import job_sample as sample
+
+MS = 10**6
 
 
 def report_of(job: JobResult) -> JobReport:
@@ -541,3 +544,73 @@ def test_what_a_fault_of_others_took_is_no_disagreement_of_counters() -> None:
     (report,) = job_reports(replace(record, disturbed=(fault,)))
     assert any("disagree" in problem for problem in alone.problems)
     assert report.problems == ()
+
+
+def with_gaps(*gaps: AckGap) -> JobReport:
+    """A job whose first flow waited like this, with a fault from 50 ms to 250 ms."""
+    result = sample.result(sample.allreduce())
+    pairs = list(result.queue_pairs)
+    first = next(n for n, pair in enumerate(pairs) if pair.requester.packets)
+    pairs[first] = replace(pairs[first], gaps=gaps)
+    result = replace(result, queue_pairs=tuple(pairs))
+    record = JobsRecord(
+        sample.ENVIRONMENT,
+        sample.traffic(result),
+        sample.counts(result),
+        0.5,
+        0.0,
+        events=(
+            Event(50 * MS, "carrier-down", "begin", "rtsw1:ctsw1"),
+            Event(250 * MS, "carrier-down", "end", "rtsw1:ctsw1"),
+        ),
+    )
+    (report,) = job_reports(record)
+    return report
+
+
+def test_a_flow_is_out_while_it_waits_longer_than_usual_or_sends_again() -> None:
+    usual = AckGap(0, 9 * MS, False, 0)
+    out, resent = AckGap(48 * MS, 175 * MS, True, 32), AckGap(251 * MS, 253 * MS, True, 4)
+    report = with_gaps(usual, out, resent)
+    assert [(o.began_ns, o.out_ns, o.retransmitted) for o in report.outages] == [
+        (48 * MS, 127 * MS, 32),
+        (251 * MS, 2 * MS, 4),
+    ]
+    assert {o.resolution_ns for o in report.outages} == {GAP_NS + report.fidelity.late_max_ns}
+    first, second = (report.event_of(outage) for outage in report.outages)
+    assert first is not None
+    assert first.change == "begin"
+    assert second is not None
+    assert second.change == "end"
+    assert from_json(to_json(report)) == report
+
+
+def test_a_flow_that_does_not_return_is_out_to_the_end() -> None:
+    (outage,) = with_gaps(AckGap(60 * MS, None, True, 7)).outages
+    assert outage.out_ns is None
+
+
+def test_what_is_lost_long_after_the_repair_is_of_no_fault() -> None:
+    report = with_gaps(AckGap(20 * MS, 22 * MS, True, 1), AckGap(9000 * MS, 9100 * MS, True, 1))
+    assert [report.event_of(outage) for outage in report.outages] == [None, None]
+
+
+def test_a_report_names_the_flows_that_were_out_and_its_sentence_the_longest() -> None:
+    report = with_gaps(AckGap(48 * MS, 175 * MS, True, 32), AckGap(251 * MS, 253 * MS, True, 4))
+    text = StringIO()
+    print_document(job_document(report), Console(file=text, width=200))
+    row = next(line for line in text.getvalue().splitlines() if "127 ms" in line)
+    assert row.split()[:2] == ["srv1-1:1", "srv1-2:1"]
+    assert "32" in row
+    assert "carrier-down of rtsw1:ctsw1" in row
+    flows = len(report.flows)
+    assert (
+        f"Carrier-down of rtsw1:ctsw1: 1 of {flows} flows out for up to 127 ms;" in text.getvalue()
+    )
+
+
+def test_a_fault_without_outages_is_said_to_have_none() -> None:
+    text = StringIO()
+    print_document(job_document(with_gaps()), Console(file=text, width=200))
+    assert "flows was out;" in text.getvalue()
+    assert "Flows that were out" not in text.getvalue()

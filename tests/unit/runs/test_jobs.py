@@ -67,7 +67,15 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench(Clock.moved_by_test(monkeypatch))
 
     class Session:
-        def __init__(self, fabric: object, netns_of: object, flows: object, plans: object) -> None:
+        def __init__(
+            self,
+            fabric: object,
+            netns_of: object,
+            flows: object,
+            plans: object,
+            *,
+            is_watched: bool,
+        ) -> None:
             self._plans: Sequence[JobPlan] = plans  # type: ignore[assignment]
 
         def __enter__(self) -> Session:

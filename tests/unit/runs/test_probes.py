@@ -127,7 +127,14 @@ class Session:
 
     lost: ClassVar[range] = range(0)
 
-    def __init__(self, fabric: object, netns_of: object, flows: Sequence[ProbeStream]) -> None:
+    def __init__(
+        self,
+        fabric: object,
+        netns_of: object,
+        flows: Sequence[ProbeStream],
+        *,
+        is_watched: bool,
+    ) -> None:
         self._flows = flows
         self._start_ns = realtime_ns() - PACKETS * MS
 
