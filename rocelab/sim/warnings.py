@@ -178,7 +178,7 @@ def _unread(keys: Iterable[str], why: str) -> list[str]:
     return [f"{listed(names, 'and')} {verb} no effect here: {why}"]
 
 
-def _of_transports(simulation: Simulation, *keys: str) -> list[str]:
+def _transport_warnings(simulation: Simulation, *keys: str) -> list[str]:
     return [key for job in simulation.jobs for key in job.transport.changed("transport", *keys)]
 
 
@@ -188,12 +188,12 @@ def _unread_by_a_fluid(simulation: Simulation) -> Iterator[str]:
         [
             *queues.changed("queues", "buffer", "dscp", "marked"),
             *queues.ecn.changed("queues.ecn", "kmin", "kmax", "pmax"),
-            *_of_transports(simulation, *_OF_PACKETS),
+            *_transport_warnings(simulation, *_OF_PACKETS),
         ],
         "a fluid has no packets, queues, marks or drops, and rates are as if congestion "
         "control were perfect (--engine packets has them)",
     )
-    if _of_transports(simulation, "admission"):
+    if _transport_warnings(simulation, "admission"):
         yield (
             "transport.admission makes no message wait in a fluid: it adds a queue pair to "
             "each connection, so that flows have other source ports and paths"
@@ -201,7 +201,7 @@ def _unread_by_a_fluid(simulation: Simulation) -> Iterator[str]:
     pauses = queues.changed("queues", "pfc")
     yield from _unread(pauses, "a fluid has no queues that fill, so nothing is paused")
     if not simulation.options.timeline.events:
-        retries = _of_transports(simulation, "ack_timeout", "retries")
+        retries = _transport_warnings(simulation, "ack_timeout", "retries")
         yield from _unread(retries, "a fluid without failures loses nothing")
     if "gap" in type(scheme).model_fields:
         gap = scheme.changed("scheme", "gap")
@@ -210,7 +210,7 @@ def _unread_by_a_fluid(simulation: Simulation) -> Iterator[str]:
 
 def _classes_of_answers(simulation: Simulation) -> list[str]:
     return _unread(
-        _of_transports(simulation, "ack_dscp", "cnp_dscp"),
+        _transport_warnings(simulation, "ack_dscp", "cnp_dscp"),
         "acknowledgements and CNPs meet no other packets (--engine packets has them)",
     )
 
@@ -242,7 +242,7 @@ def _full_queues(simulation: Simulation) -> tuple[str, ...]:
     return unreached_marks(spec) + pause_warnings(spec, simulation.network)
 
 
-def _of_workloads(simulation: Simulation) -> list[str]:
+def _workload_warnings(simulation: Simulation) -> list[str]:
     return [text for workload in simulation.workloads for text in workload.warnings]
 
 
@@ -381,7 +381,7 @@ def _overtaking(simulation: Simulation) -> Iterator[str]:
 _ALL, _FLUID, _LINKS = frozenset(Engine), frozenset({Engine.FLUID}), frozenset({Engine.LINKS})
 
 SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
-    (_ALL, _of_workloads),
+    (_ALL, _workload_warnings),
     (_ALL, _across_servers),
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),

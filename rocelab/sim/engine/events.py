@@ -18,7 +18,7 @@ from rocelab.sim.engine.state import FairState, Run
 
 
 @part
-def _touch(fair: FairState, dirty: int, flow: int) -> int:
+def _mark_dirty(fair: FairState, dirty: int, flow: int) -> int:
     if fair.of_flow[at.IS_DIRTY, flow] == 0:
         fair.of_flow[at.IS_DIRTY, flow] = 1
         fair.of_flow[at.DIRTY, dirty] = flow
@@ -55,7 +55,7 @@ def _ready(run: Run, task: int, depth: int) -> int:
 
 
 @part
-def _over(run: Run, task: int, time: float) -> None:
+def _finish_task(run: Run, task: int, time: float) -> None:
     """Finish a task: tasks that waited for it become ready; those without transfers finish at
     once."""
     run.task[at.ENDED, task] = time
@@ -107,7 +107,7 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
                 run.ring[at.SPENT, ring] += run.ring[at.RING_SHARE, ring] * spent
             run.of_task[at.OPEN_TRANSFERS, task] -= 1
             if run.of_task[at.OPEN_TRANSFERS, task] == 0:
-                _over(run, task, _last_chunk(run, task, time))
+                _finish_task(run, task, _last_chunk(run, task, time))
         else:
             run.of_transfer[at.FOLLOWING, transfer] = kept
             kept = transfer
@@ -128,7 +128,7 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
             settle(fair.flow, fair.of_flow, 0, last)
         if run.counts[at.LATEST] == flow:
             run.counts[at.LATEST] = -1
-    return _touch(fair, dirty, flow)
+    return _mark_dirty(fair, dirty, flow)
 
 
 @part
@@ -160,7 +160,7 @@ def _begin(fair: FairState, run: Run, dirty: int) -> int:
             fair.of_flow[at.FIRST, flow],
             transfer,
         )
-        dirty = _touch(fair, dirty, flow)
+        dirty = _mark_dirty(fair, dirty, flow)
     return dirty
 
 
@@ -305,10 +305,10 @@ def advance(
             if run.of_task[at.WAITS, task] == 0:
                 depth = _ready(run, task, 0)
                 if depth > 0:
-                    _over(run, task, run.task[at.ENDED, task])
+                    _finish_task(run, task, run.task[at.ENDED, task])
     dirty = 0
     for flow in again:
-        dirty = _touch(fair, dirty, flow)
+        dirty = _mark_dirty(fair, dirty, flow)
     if dirty > 0:
         _apply(fair, run, dirty, again, everything)
     nothing = again[:0]

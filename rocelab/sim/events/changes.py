@@ -130,7 +130,7 @@ class _State:
 
     def _carries(self) -> Bools:
         """Whether each flow has a path whose sends all have capacity."""
-        return ~_any(self._routed, self._links.capacity_bps[self._routed.sends] == 0) & (
+        return ~_crosses_any(self._routed, self._links.capacity_bps[self._routed.sends] == 0) & (
             np.diff(self._routed.start) > 0
         )
 
@@ -146,7 +146,7 @@ def without(paths: Paths, held: Bools) -> Paths:
     return Paths(start, paths.sends[kept], share)
 
 
-def _any(paths: Paths, of_sends: Bools) -> Bools:
+def _crosses_any(paths: Paths, of_sends: Bools) -> Bools:
     """Whether each flow's path includes any of these sends."""
     before = np.concatenate(([0], np.cumsum(of_sends)))
     return np.asarray(before[paths.start[1:]] > before[paths.start[:-1]])

@@ -180,7 +180,7 @@ class _Run:
         while self._left > 0 and math.isfinite(self._now):
             pace_s = self._pace_s()
             if math.isfinite(pace_s):
-                self._get_on(pace_s, min(self._next_moment(), self._next_break.at_s))
+                self._work_until(pace_s, min(self._next_moment(), self._next_break.at_s))
             else:
                 self._stall()
             if self._left and self._next_break.at_s <= self._now < math.inf:
@@ -221,7 +221,7 @@ class _Run:
     def _next_moment(self) -> float:
         return next((moment for moment in self._moments if moment > self._now), math.inf)
 
-    def _get_on(self, pace_s: float, until: float) -> None:
+    def _work_until(self, pace_s: float, until: float) -> None:
         """Run iterations and checkpoints until the work is done or `until`. A checkpoint that has
         begun is finished whatever happens to the network; if the job breaks during it, it does not
         count."""

@@ -67,7 +67,7 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
         paced_s = traffic.wire_bits[chunk] / _slowest_bps(links, part)[passage]
         is_paced = (paced_s > takes_s) & (not traffic.is_coarse)
         comes_s[is_paced] = np.minimum(comes_s, left_s[chunk] - paced_s)[is_paced]
-    count, way_s = len(chunk), _elsewhere_s(links, part, capacity_bps[ports]) / 2
+    count, way_s = len(chunk), _other_delay_s(links, part, capacity_bps[ports]) / 2
     program = Program(
         after_start=np.zeros(count + 1, np.int64),
         after=np.empty(0, np.int32),
@@ -116,7 +116,7 @@ def _serialised_s(traffic: LinkTraffic, flow: Longs, sums_s: Floats, slowest_s: 
     return serialised_s(packet_bits, traffic.acked_bits[flow], traffic.ack_bits, sums_s, slowest_s)
 
 
-def _elsewhere_s(links: Links, part: Part, ports_bps: Floats) -> float:
+def _other_delay_s(links: Links, part: Part, ports_bps: Floats) -> float:
     """What a round trip takes but for what these ports serialise, P x 1 or 2: the mean of packets,
     since windows hold back long flows."""
     bit_s = 1 / ports_bps

@@ -71,7 +71,7 @@ def run_links(
             left_s, sums, done = sent_s.copy(), Sums.none(len(batch), len(capacity_bps)), 0
             nic_s = left_s
             for number, stage in enumerate(parts):
-                for passed in pool.map(partial(pass_part, links, left_s, _go_on), stage):
+                for passed in pool.map(partial(pass_part, links, left_s, _check_cancelled), stage):
                     left_s[passed.chunk] = passed.left_s
                     if passed.run is not None:
                         sums.add(passed.part, passed.run)
@@ -238,7 +238,7 @@ def _threads() -> int:
     return int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
-def _go_on(_: Progress) -> None:
+def _check_cancelled(_: Progress) -> None:
     if in_vain():
         raise CancelledError
 

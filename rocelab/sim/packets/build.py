@@ -115,7 +115,7 @@ def state_of(
 
     counts = zeros(Counts, 1)[0]
     counts.most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0))
-    counts.most_taken += _most_asked(pausing) + int(clearance.pairs.max(initial=0))
+    counts.most_taken += _most_pauses(pausing) + int(clearance.pairs.max(initial=0))
     waits_ps = rules.moderation_ps + rules.late_ps
     counts.most_taken += 2 * _most_ports(host) * waits_ps // int(serialisation.delay_ps.min())
     port = _ports(len(ports.is_nic), strict)
@@ -185,7 +185,7 @@ def _last_bytes(sending: Sending, packets: Longs, mtu: Longs) -> Longs:
     return np.where(packets == 1, *sizes)
 
 
-def _most_asked(pausing: Pausing | None) -> int:
+def _most_pauses(pausing: Pausing | None) -> int:
     """The most pauses that one event asks for: those of a NIC, in all classes, or of a watchdog
     that empties a queue, of each port of the switch."""
     if pausing is None:

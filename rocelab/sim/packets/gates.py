@@ -9,7 +9,7 @@ from __future__ import annotations
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import part
 from rocelab.sim.packets.freelist import release
-from rocelab.sim.packets.hosts import rouse
+from rocelab.sim.packets.hosts import wake_now
 from rocelab.sim.packets.lossless import time_watchdog, watch
 from rocelab.sim.packets.ports import emptied, serve, shape
 from rocelab.sim.packets.state import State
@@ -23,7 +23,7 @@ def obey(run: State, frame: int) -> None:
     row, number = run.pause[place], place // run.rules.classes
     row.is_paused = pauses
     if run.port[number].busy == at.GATHERS:
-        rouse(run, number)
+        wake_now(run, number)
     if row.has_fired:
         if not pauses:
             row.idle_ps = run.counts.now_ps

@@ -30,7 +30,7 @@ def wake_by(run: State, number: int, time: int) -> None:
 
 
 @part
-def rouse(run: State, number: int) -> None:
+def wake_now(run: State, number: int) -> None:
     """Let the host of a port wake at once."""
     run.host[run.host[number].first_port].woke_ps = -at.NEVER
     wake_by(run, number, run.counts.now_ps)

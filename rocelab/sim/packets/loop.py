@@ -87,7 +87,7 @@ def _reach(run: State, packet: int) -> None:
 
 
 @part
-def _woken(run: State, number: int) -> None:
+def _wake_host(run: State, number: int) -> None:
     """A host that gathers arrivals takes them, and sends. number: of its first port."""
     host = run.host[number]
     run.counts.host_timers -= 1
@@ -119,7 +119,7 @@ def _run_out(run: State, subject: int) -> None:
     elif kind == at.DRAINED:
         drained(run, of)
     elif kind == at.WOKEN:
-        _woken(run, of)
+        _wake_host(run, of)
     elif kind == at.SHAPED:
         shaped(run, of)
     else:

@@ -139,7 +139,7 @@ def time_watchdog(run: State, place: int, due: int) -> None:
 
 
 @part
-def park(run: State, flow: int, place: int) -> None:
+def wait_for_gate(run: State, flow: int, place: int) -> None:
     """A flow waits for its NIC's gate, and keeps its place among those that do."""
     row = run.pause[place]
     run.flow[flow].listed, run.flow[flow].next_flow = 1, -1

@@ -218,7 +218,7 @@ def offer(run: State, number: int) -> None:
     if port.flows.first < 0:
         port_host.is_idle = 1
         return
-    _occupy(run, number)
+    _end_idle_time(run, number)
     if host.woke_ps < now:
         wake_by(run, number, max(now, port.free_ps))
         return
@@ -242,12 +242,12 @@ def send_answer(run: State, packet: int, number: int) -> None:
         run.counts.lost_packets += 1
         release(run, packet)
     else:
-        _occupy(run, number)
+        _end_idle_time(run, number)
         _hand_over(run, packet, number)
 
 
 @inlined
-def _occupy(run: State, number: int) -> None:
+def _end_idle_time(run: State, number: int) -> None:
     """A host has something to send by a port: the time for which it had nothing is over."""
     port, host = run.port[number], run.host[number]
     if host.is_idle:

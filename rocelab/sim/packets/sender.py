@@ -12,7 +12,7 @@ from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import unused
-from rocelab.sim.packets.lossless import is_lossless, park
+from rocelab.sim.packets.lossless import is_lossless, wait_for_gate
 from rocelab.sim.packets.selective import seek
 from rocelab.sim.packets.state import Flow, FlowWay, State, Turns
 
@@ -78,7 +78,7 @@ def next_packet(run: State, number: int) -> int:
         if is_lossless(run, row.data_class):
             place = number * run.rules.classes + row.data_class
             if run.pause[place].is_closed:
-                park(run, flow, place)
+                wait_for_gate(run, flow, place)
                 continue
         sent = run.counts.now_ps
         if row.control >= 0:

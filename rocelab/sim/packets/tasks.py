@@ -12,7 +12,7 @@ from rocelab.sim.packets.state import State
 
 
 @inlined
-def _go_on(run: State, first: int, last: int) -> None:
+def _release_tasks(run: State, first: int, last: int) -> None:
     """Tasks that wait no longer for one that has come so far."""
     for place in range(first, last):
         later = run.next_task[place]
@@ -26,14 +26,14 @@ def _go_on(run: State, first: int, last: int) -> None:
 @inlined
 def _arrived(run: State, task: int) -> None:
     """All data of a task has arrived: receivers go on."""
-    _go_on(run, run.task[task].first_next, run.task[task].first_acked)
+    _release_tasks(run, run.task[task].first_next, run.task[task].first_acked)
 
 
 @inlined
 def _end(run: State, task: int) -> None:
     """All data of a task is acknowledged: senders go on."""
     run.task[task].end_ps = run.counts.now_ps
-    _go_on(run, run.task[task].first_acked, run.task[task].last_next)
+    _release_tasks(run, run.task[task].first_acked, run.task[task].last_next)
 
 
 @part

@@ -72,7 +72,7 @@ def connected(run: State, wiring: Wiring, ports: Ports) -> State:
     _set_rates(run, wiring.capacity_bps, ports)
     for number in np.flatnonzero(is_cut & ~was_cut).tolist():
         cut(run, number)
-    _lose_on_the_way(run, is_cut & ~was_cut)
+    _drop_in_flight(run, is_cut & ~was_cut)
     buffer = np.where(ports.is_nic, at.NEVER, ports.queues.buffer_bytes)
     run.port.buffer[~is_cut] = buffer[~is_cut]
     nic, cells, place, list_at = _cells(run, wiring.ways, is_cut)
@@ -105,7 +105,7 @@ def _set_rates(run: State, capacity_bps: Floats, ports: Ports) -> None:
         run.port.burst_ps[carries] = np.rint(burst_bytes * 8.0 * PS / capacity_bps[carries])
 
 
-def _lose_on_the_way(run: State, is_cut: Bools) -> None:
+def _drop_in_flight(run: State, is_cut: Bools) -> None:
     """What is on these sends, or leaves their ports, comes to the first cell of `path`."""
     busy = run.port.busy[is_cut]
     run.packet.place[busy[(busy >= 0) & (busy < at.GONE)]] = -1

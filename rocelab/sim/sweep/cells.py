@@ -284,7 +284,7 @@ class _Problems:
         if self._found:
             entries = itertools.islice(self._found.items(), MAX_PROBLEMS)
             untold = max(0, len(self._found) - MAX_PROBLEMS)
-            raise_problems([self._told(*entry) for entry in entries], untold=untold)
+            raise_problems([self._counted_problem(*entry) for entry in entries], untold=untold)
 
     def _at_value(self, name: str, values: Mapping[str, Data], problem: Problem) -> Problem | None:
         """The problem, located at the swept value that caused it; None if no swept value did."""
@@ -307,7 +307,7 @@ class _Problems:
         inside = ".".join(piece for piece in (part.inside, problem.key) if piece)
         return replace(problem, line=problem.line or None, key=inside)
 
-    def _told(self, problem: Problem, having: Sequence[Mapping[str, Data]]) -> Problem:
+    def _counted_problem(self, problem: Problem, having: Sequence[Mapping[str, Data]]) -> Problem:
         """The problem, with how many cells have it and the values of the first."""
         keys = tuple(having[0])
         wanted = {_token(keys, row) for row in having}

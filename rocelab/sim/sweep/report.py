@@ -271,7 +271,7 @@ def small_multiples(layout: PanelLayout, rows: Sequence[Row], name: str) -> Draw
             axis = grid[row][column]
             panel = _having(rows, [*down, *across])
             _panel(axis, layout, panel, name, scale)
-            axis.set_title(", ".join(_said(part) for part in (*across, *down)))
+            axis.set_title(", ".join(_setting_text(part) for part in (*across, *down)))
         for axis in grid[-1]:
             axis.set_xlabel(layout.x.label)
         for axis in grid[:, 0]:
@@ -312,7 +312,7 @@ def _panel(axis: Axes, layout: PanelLayout, rows: Sequence[Row], name: str, scal
             markersize=4,
             linewidth=1.4,
             # After a space: a legend leaves out what begins with an underscore.
-            label=" " + ", ".join(_said(part) for part in chosen),
+            label=" " + ", ".join(_setting_text(part) for part in chosen),
         )
     if min(at) > 0 and max(at) >= 8 * min(at):
         axis.set_xscale("log", base=2)
@@ -357,7 +357,7 @@ def settings_text(sweep: Sweep, row: Row) -> str:
     return ", ".join(f"{key}: {_text(row[key])}" for key in sweep.swept)
 
 
-def _said(part: tuple[Axis, Setting]) -> str:
+def _setting_text(part: tuple[Axis, Setting]) -> str:
     axis, setting = part
     word = _cut(_text(setting[0]))
     return word if isinstance(setting[0], str) else f"{axis.label.rpartition('.')[2]} {word}"

@@ -172,7 +172,7 @@ class SweepSpec(SpecModel):
         return self
 
     @model_validator(mode="after")
-    def _something_to_do(self) -> Self:
+    def _has_cells(self) -> Self:
         if not self.over and not self.zip:
             raise RefusedError(
                 "no key has several values",

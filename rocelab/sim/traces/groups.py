@@ -105,7 +105,7 @@ class CommunicatorGroups:
             group = tuple(first + step for step in shape)
             if covered.intersection(group) or max(group) >= self.ranks:
                 raise InputError(
-                    f"{place} has ranks {_some(members)}, which do not repeat to {self.ranks}",
+                    f"{place} has ranks {_excerpt(members)}, which do not repeat to {self.ranks}",
                     hint="simulate a multiple of the ranks that were recorded, or give one trace "
                     "for each rank",
                 )
@@ -133,13 +133,13 @@ class CommunicatorGroups:
         ]
         if wrong or len(set(members)) < len(members):
             raise InputError(
-                f"{source}: process group {name!r} has ranks {_some(members)}; they must be "
+                f"{source}: process group {name!r} has ranks {_excerpt(members)}; they must be "
                 f"different ones of 0 to {self.ranks - 1}",
                 hint="simulate at least as many ranks as were recorded",
             )
         self._named[name] = tuple(members)
 
 
-def _some(members: Sequence[int]) -> str:
+def _excerpt(members: Sequence[int]) -> str:
     text = ", ".join(map(str, members[:8]))
     return f"{text}, ..." if len(members) > 8 else text

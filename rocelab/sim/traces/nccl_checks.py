@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rocelab.base.errors import Problem
-from rocelab.jobs.collectives import Pattern, those
+from rocelab.jobs.collectives import Pattern, patterns_where
 from rocelab.jobs.performance import busbw_factor
 from rocelab.sim.traces.nccl_rows import ELEMENT_BYTES, NcclRecording, NcclRow, NcclTiming, place
 
@@ -23,8 +23,8 @@ _SHOWN = 3
 """Rows that are named of those with the same fault."""
 _ALONE = "build nccl-tests with MPI=1 and start it once with mpirun or srun, so that one job runs"
 _FAILED = "find the cause: times of a collective that delivers wrong data are meaningless"
-DIVIDED = those(lambda kind: kind.is_divided)
-ROOTED = those(lambda kind: kind.is_rooted)
+DIVIDED = patterns_where(lambda kind: kind.is_divided)
+ROOTED = patterns_where(lambda kind: kind.is_rooted)
 _REDUCE = frozenset({Pattern.ALLREDUCE, Pattern.REDUCESCATTER})
 _PARTED = DIVIDED | {Pattern.GATHER}
 """Of which a row counts the elements of one rank's part."""

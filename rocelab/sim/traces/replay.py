@@ -153,7 +153,7 @@ class _Graph:
     def add(self, rank: int, trace: Trace) -> None:
         """Add the nodes of a rank, after their dependencies and the nodes of the same stream."""
         order, before = _ordered(trace)
-        self.warnings += _oddities(trace)
+        self.warnings += _ignored_parts(trace)
         vertices: dict[int, int] = {}
         counts: dict[Members, int] = defaultdict(int)
         last: dict[tuple[object, ...], int] = {}
@@ -166,7 +166,7 @@ class _Graph:
                 vertex = self._point_to_point(node, rank, place)
             elif node.kind >= NodeKind.SEND and not node.attrs.get("is_cpu_op", False):
                 raise InputError(
-                    f"{place} communicates, but has no {_lacking(node)}",
+                    f"{place} communicates, but has no {_missing_attribute(node)}",
                     hint="convert the trace with a newer chakra_converter",
                 )
             else:
@@ -289,7 +289,7 @@ def _ordered(trace: Trace) -> tuple[list[int], list[list[int]]]:
     )
 
 
-def _oddities(trace: Trace) -> list[str]:
+def _ignored_parts(trace: Trace) -> list[str]:
     """The ignored parts of a trace, in words."""
     known = {node.id for node in trace.nodes}
     absent = [
@@ -354,7 +354,7 @@ def _compute_s(node: ChakraNode, place: str) -> float:
     return micros / 10**6
 
 
-def _lacking(node: ChakraNode) -> str:
+def _missing_attribute(node: ChakraNode) -> str:
     return "comm_type" if node.kind is NodeKind.COLLECTIVE else "comm_size"
 
 
