@@ -203,7 +203,7 @@ class TimedSpec(SpecModel):
         return self.at + (self.lasts or 0)
 
     @model_validator(mode="after")
-    def _ends_once(self) -> Self:
+    def _has_one_end(self) -> Self:
         if self.no_lasts is not None and self.lasts is not None:
             raise RefusedError(*self.no_lasts, keys=("lasts",))
         return self

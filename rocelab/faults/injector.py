@@ -116,7 +116,7 @@ class Injector:
                     f"process continues to clear it when this one has ended"
                 )
             finally:
-                self._dismiss_guardian()
+                self._end_guardian()
                 if self._folder is not None:
                     os.close(self._folder)
                     self._folder = None
@@ -129,7 +129,7 @@ class Injector:
     def _is_gone(self) -> bool:
         return self._folder is not None and not is_still_at(self._folder, self._files.root)
 
-    def _dismiss_guardian(self) -> None:
+    def _end_guardian(self) -> None:
         """Let the guardian end: now if everything is proven undone, else once it has restored the
         rest."""
         guardian, self._guardian = self._guardian, None
@@ -418,13 +418,13 @@ def _remains(lab: RunningLab, fault: Fault, deadline: float) -> tuple[str, ...]:
     """What of a fault is left at the `deadline` (monotonic), or when nothing undoes it any more."""
     # It includes restarting daemons, which send no event when they are done.
     while remains := fault.remains(lab):
-        if time.monotonic() > deadline or _has_gone(lab, fault):
+        if time.monotonic() > deadline or _is_unrecoverable(lab, fault):
             break
         time.sleep(PROOF_STEP_S)
     return remains
 
 
-def _has_gone(lab: RunningLab, fault: Fault) -> bool:
+def _is_unrecoverable(lab: RunningLab, fault: Fault) -> bool:
     """Whether nothing will undo a fault any more, because a port that it changed is gone."""
     try:
         check_there(lab, fault)

@@ -1,8 +1,8 @@
 """Cables that take time: each link of a lab whose spec has `links.delay` holds packets so long.
 
-`lay` makes them while a lab comes up, at the hooks of both directions of every link: netem holds
-the packets where the kernel has it, else a process for each switch (`delayline`). Routing is not
-held: it runs on the machine's clock. They end with the lab.
+`set_delays` makes them while a lab comes up, at the hooks of both directions of every link: netem
+holds the packets where the kernel has it, else a process for each switch (`delayline`). Routing is
+not delayed: it runs on the machine's clock. They end with the lab.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check(fabric: Fabric) -> None:
             )
 
 
-def lay(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress) -> None:
+def set_delays(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress) -> None:
     """Give every link of a lab that is coming up its delay. Raises MachineError if this machine
     cannot."""
     try:
@@ -55,13 +55,15 @@ def lay(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress) -
         in_kernel = probes.missing(("netem",)) is None
         hooks = _hooks(fabric)
         with CABLES.maps(files) as maps, workers(2 * (os.cpu_count() or 1)) as pool:
-            laid = [
-                pool.submit(_lay, fabric, files, maps, node, place, hooks[node.name], in_kernel)
+            delayed = [
+                pool.submit(
+                    _delay_links, fabric, files, maps, node, place, hooks[node.name], in_kernel
+                )
                 for place, node in enumerate(fabric.switches)
             ]
-            for done, outcome in enumerate(laid, start=1):
+            for done, outcome in enumerate(delayed, start=1):
                 outcome.result()
-                progress(Progress("delays", done, len(laid)))
+                progress(Progress("delays", done, len(delayed)))
     except OSError as error:
         raise MachineError(
             f"links.delay does not work here: {error}",
@@ -93,7 +95,7 @@ def _hooks(fabric: Fabric) -> Mapping[str, Sequence[Hook]]:
     return by_node
 
 
-def _lay(
+def _delay_links(
     fabric: Fabric,
     files: LabFiles,
     maps: ImpairmentMaps,

@@ -231,7 +231,7 @@ class Impairments:
                 if kind is ImpairmentKind.DELAY:
                     rule = replace(rule, delay_ns=0)
                     maps.set_rule(hook.slot, rule)
-                    if lineprocess.let_out(IMPAIRMENTS, self._files, hook.node):
+                    if lineprocess.flush_cleared(IMPAIRMENTS, self._files, hook.node):
                         _wait_until_out(maps, hook)
                 # The rule is removed last, so that the next command finishes the work of a killed
                 # one.

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from rocelab.base.files import write_file
 from rocelab.dataplane.impairments.maps import ImpairmentMaps
 from rocelab.linux.background import serving
-from rocelab.linux.priority import run_first, wake_on_time
+from rocelab.linux.priority import run_first, set_timer_slack
 from rocelab.linux.ring import SECOND_NS, PacketRing
 
 HELD_LIMIT_BYTES = 128 << 20
@@ -165,7 +165,7 @@ class DelayQueues:
         """Every slot that ever had a packet."""
         return tuple(self._queue_of)
 
-    def hasten(self, slot: int, now_ns: int) -> None:
+    def make_due(self, slot: int, now_ns: int) -> None:
         """Make all of a slot's packets due now, or when they were if that was before."""
         queue = self._queue_of[slot]
         self._queue_of[slot] = deque(
@@ -227,16 +227,16 @@ class DelayLine:
         longer has a delay.
         """
         while True:
-            self._take_in()
-            self._let_out(time.monotonic_ns() + EARLY_NS)
+            self._queue_waiting()
+            self._send_due(time.monotonic_ns() + EARLY_NS)
             signals = self._rest(wakeup)
             if signal.SIGTERM in signals:
                 break
             if signal.SIGHUP in signals:
-                self._let_out_cleared()
-        while self._take_in():
+                self._send_cleared()
+        while self._queue_waiting():
             pass
-        self._let_out(NEVER_NS)
+        self._send_due(NEVER_NS)
 
     def _rest(self, wakeup: int) -> bytes:
         """Wait until there is something to do; return the signals that came."""
@@ -250,15 +250,15 @@ class DelayLine:
                 time.sleep(rest_ns / 1e9)
         return os.read(wakeup, 64) if wakeup in ready else b""
 
-    def _let_out_cleared(self) -> None:
-        while self._take_in():
+    def _send_cleared(self) -> None:
+        while self._queue_waiting():
             pass
         for slot in self._queues.slots():
             if not self._delay_of(slot):
-                self._queues.hasten(slot, time.monotonic_ns())
-        self._let_out(time.monotonic_ns())
+                self._queues.make_due(slot, time.monotonic_ns())
+        self._send_due(time.monotonic_ns())
 
-    def _take_in(self) -> int:
+    def _queue_waiting(self) -> int:
         """Queue all waiting packets; return their number."""
         # In this order: a pause between the two makes packets late, never early.
         real_ns = time.time_ns()
@@ -277,7 +277,7 @@ class DelayLine:
             self._queues.put(slot, due_ns, frame, self._latest[slot])
         return count
 
-    def _let_out(self, by_ns: int) -> None:
+    def _send_due(self, by_ns: int) -> None:
         lateness = self._lateness
         for slot, held in self._queues.pop_due(by_ns):
             self._outlet.send(slot, held.frame)
@@ -301,7 +301,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     with serving(*found_by) as ready, ImpairmentMaps(Path(pins)) as maps:
-        _be_on_time(int(cpu))
+        _set_realtime_priority(int(cpu))
 
         def delay_of(slot: int) -> int:
             rule = maps.rule(slot)
@@ -322,10 +322,10 @@ def _counts(file: Path) -> memoryview:
         return memoryview(mmap.mmap(opened.fileno(), _LATENESS.size)).cast("Q")
 
 
-def _be_on_time(cpu: int) -> None:
+def _set_realtime_priority(cpu: int) -> None:
     """Run before ordinary processes (sched(7)), on one CPU: a packet sent from another CPU could
     overtake one in the first one's backlog. If the machine forbids it, packets are late."""
-    wake_on_time()
+    set_timer_slack()
     run_first()
     with suppress(OSError):
         usable = sorted(os.sched_getaffinity(0))

@@ -130,7 +130,7 @@ def lateness(stage: Stage, files: LabFiles, nodes: Iterable[str]) -> Lateness:
     return Lateness(*map(sum, zip(*counted, strict=True)))
 
 
-def let_out(stage: Stage, files: LabFiles, node: str) -> bool:
+def flush_cleared(stage: Stage, files: LabFiles, node: str) -> bool:
     """Send at once, in order, the packets whose rule no longer has a delay, even if a signal has
     stopped the process; return whether it lives."""
     held = pid_file(stage, files, node)

@@ -57,7 +57,7 @@ def is_alive(files: LabFiles) -> bool:
     supervisor = pidfile.holder(pid_file(files))
     if supervisor is None:
         return False
-    return not any(map(processes.is_stopped, (supervisor, *processes.forked_by(supervisor))))
+    return not any(map(processes.is_stopped, (supervisor, *processes.direct_children(supervisor))))
 
 
 def configuration(plan: PausePlan, files: LabFiles) -> Configuration:
@@ -96,7 +96,7 @@ def storm(files: LabFiles, slot: int, classes: int) -> None:
     pidfile.tell(pid_file(files), signal.SIGHUP)
 
 
-def deafen(files: LabFiles, slot: int, *, deaf: bool) -> None:
+def set_pause_obedience(files: LabFiles, slot: int, *, deaf: bool) -> None:
     """Have a port ignore pauses, or obey them again. Raises BpfError."""
     with PauseMaps(pins_folder(files), writable=True) as maps:
         for traffic_class in range(CLASSES):

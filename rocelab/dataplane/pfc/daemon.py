@@ -32,7 +32,7 @@ from rocelab.dataplane.pfc.pauser import NEVER_NS, Pauser, PauserPort, Watchdog
 from rocelab.linux import namespaces
 from rocelab.linux.background import serving
 from rocelab.linux.carrier import CarrierWatch
-from rocelab.linux.priority import run_first, wake_on_time
+from rocelab.linux.priority import run_first, set_timer_slack
 from rocelab.wire import pauseframe
 
 _PR_SET_PDEATHSIG = 1
@@ -156,7 +156,7 @@ def work(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: 
     """Send pauses and move gates until SIGTERM; signals are blocked when it is called."""
     wakeup = _wakeup(signal.SIGTERM, signal.SIGHUP)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    wake_on_time()
+    set_timer_slack()
     run_first(before_senders=True)
     gc.disable()  # nothing here makes reference cycles, and a collection would delay pauses
     noted = PauseJournal(journal)

@@ -43,7 +43,7 @@ def handle(traffic_class: int) -> int:
     return (0x100 + traffic_class) << 16
 
 
-def made(classes: Sequence[int], mtu: int) -> list[bytes]:
+def gate_messages(classes: Sequence[int], mtu: int) -> list[bytes]:
     """The messages that put an open gate below each class of a port's tree, and make the class of
     kicks, on interface index 0."""
     gates = [

@@ -25,7 +25,7 @@ class ClassOverview:
     counters: ClassCounters
 
     @property
-    def took_part(self) -> bool:
+    def is_involved(self) -> bool:
         """Whether it paused, was paused, or lost packets."""
         counters = self.counters
         return bool(

@@ -95,7 +95,7 @@ class PausePorts(Closing):
         kind = "nic" if port.is_nic else "switch"
         enter, leave = (self._loaded.descriptor(f"{way}_{kind}") for way in ("enter", "leave"))
         return [
-            *gates.made(classes, port.mtu),
+            *gates.gate_messages(classes, port.mtu),
             tc.clsact(),
             tc.bpf_filter(enter, tc.CLSACT_INGRESS, INGRESS_PRIORITY, "rocelab-pfc"),
             tc.bpf_filter(leave, tc.CLSACT_EGRESS, EGRESS_PRIORITY, "rocelab-pfc"),

@@ -153,12 +153,14 @@ class PauseReader(Closing):
         self._history.add(journal.read(file, self._history.entries))
         until_ns = now_ns if self.is_alive() else self._history.last_ns
         return {
-            (port, traffic_class): self._of(port, traffic_class, now_ns, until_ns)
+            (port, traffic_class): self._counters(port, traffic_class, now_ns, until_ns)
             for port in self.plan.ports
             for traffic_class in self.plan.pfc.classes
         }
 
-    def _of(self, port: PausePort, traffic_class: int, now_ns: int, until_ns: int) -> ClassCounters:
+    def _counters(
+        self, port: PausePort, traffic_class: int, now_ns: int, until_ns: int
+    ) -> ClassCounters:
         index = port.slot * CLASSES + traffic_class
         into, out = self._maps.ingresses.row(index), self._maps.egresses.row(index)
         held, held_max, dropped = into["held"], into["held_max"], into["dropped_packets"]
@@ -290,13 +292,13 @@ class PauseHistory:
         """Add the entries after those added before."""
         before = list(self._begun)
         for place, begin_ns, end_ns, _ in _ended(self._counted(entries), self._begun):
-            deeds = self._deeds(place)
-            deeds.paused_ns += end_ns - begin_ns
-            deeds.longest_ns = max(deeds.longest_ns, end_ns - begin_ns)
+            actions = self._port_actions(place)
+            actions.paused_ns += end_ns - begin_ns
+            actions.longest_ns = max(actions.longest_ns, end_ns - begin_ns)
         for place in before:
-            self._deeds(place).begun_ns = None
+            self._port_actions(place).begun_ns = None
         for place, begin_ns in self._begun.items():
-            self._deeds(place).begun_ns = begin_ns
+            self._port_actions(place).begun_ns = begin_ns
 
     def of(self, slot: int, traffic_class: int) -> PortActions:
         """What was done at a port to a class so far."""
@@ -307,8 +309,8 @@ class PauseHistory:
             self.entries += 1
             self.last_ns = max(self.last_ns, entry.t_ns)
             self.is_complete &= entry.what is not JournalAction.LOST
-            self._deeds((entry.slot, entry.traffic_class)).counts[entry.what] += 1
+            self._port_actions((entry.slot, entry.traffic_class)).counts[entry.what] += 1
             yield entry
 
-    def _deeds(self, place: _PlaceKey) -> PortActions:
+    def _port_actions(self, place: _PlaceKey) -> PortActions:
         return self._places.setdefault(place, PortActions())

@@ -186,7 +186,7 @@ def messages(present: ResilientState, wanted: ResilientState) -> list[bytes]:
         if present.groups.get(number) == group:
             continue
         if number not in present.groups:
-            made += _like_before(number, present, wanted)
+            made += _group_copy(number, present, wanted)
         made.append(_set_group(number, group))
     made += [
         _set_route(place, number)
@@ -199,7 +199,7 @@ def messages(present: ResilientState, wanted: ResilientState) -> list[bytes]:
     return made + [_delete_object(number) for number in gone]
 
 
-def _like_before(number: int, present: ResilientState, wanted: ResilientState) -> list[bytes]:
+def _group_copy(number: int, present: ResilientState, wanted: ResilientState) -> list[bytes]:
     """A copy, under the new group's id, of the group that its prefixes come from."""
     users = [place for place, group in wanted.group_of.items() if group == number]
     before = present.groups.get(present.group_of.get(users[0], 0))

@@ -108,7 +108,7 @@ class Steering:
             if scheme.is_steered:
                 self._steer(before, scheme, progress)
             elif before.is_steered:
-                self._let_go(scheme, progress)
+                self._stop_steering(scheme, progress)
         except OSError as error:
             raise MachineError(
                 f"scheme {scheme.kind} does not run here: {error}",
@@ -168,7 +168,7 @@ class Steering:
     def _steer(self, before: SchemeSpec, scheme: SchemeSpec, progress: ProgressSink) -> None:
         pins = planned_pins(self._fabric)
         if before.is_steered and before.program != scheme.program:
-            self._let_go(EcmpScheme(), progress)
+            self._stop_steering(EcmpScheme(), progress)
             before = EcmpScheme()
         if not before.is_steered:
             lacking = probes.missing(program.NEEDS)
@@ -191,7 +191,7 @@ class Steering:
             if not scheme.has_entries:
                 maps.remove_entries(maps.read_entries())
 
-    def _let_go(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
+    def _stop_steering(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
         with self._maps() as maps:
             # Upper tiers last: until then they clear the hashes that lower ones still set.
             for node in sorted(self._fabric.switches, key=lambda node: node.role.tier):

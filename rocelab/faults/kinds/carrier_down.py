@@ -56,7 +56,10 @@ class CarrierDown(LinksFault):
             remains += lab.node(node).port_faults(links)
             if lab.fabric.observed is not None or lab.fabric.node(node).is_switch:
                 continue
-            remains += [f"{node} has no default route{_of(nic)}" for nic, _ in _lacking(lab, node)]
+            remains += [
+                f"{node} has no default route{_route_text(nic)}"
+                for nic, _ in _incomplete_nics(lab, node)
+            ]
         return tuple(remains)
 
 
@@ -67,7 +70,7 @@ def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:
     return list(by_end.items())
 
 
-def _lacking(lab: RunningLab, server: str) -> list[tuple[Nic, list[Link]]]:
+def _incomplete_nics(lab: RunningLab, server: str) -> list[tuple[Nic, list[Link]]]:
     """A server's NICs whose default route does not use all of their ports that are there and up,
     with these."""
     node = lab.node(server)
@@ -86,12 +89,12 @@ def _lacking(lab: RunningLab, server: str) -> list[tuple[Nic, list[Link]]]:
 
 def _restore_default_routes(lab: RunningLab, server: str) -> None:
     """Restore the routes, each of which the kernel drops with its last next hop."""
-    routes = [wiring.default_route(nic, by=usable) for nic, usable in _lacking(lab, server)]
+    routes = [wiring.default_route(nic, by=usable) for nic, usable in _incomplete_nics(lab, server)]
     if routes:
         lab.node(server).send(routes)
 
 
-def _of(nic: Nic) -> str:
+def _route_text(nic: Nic) -> str:
     return "" if nic.number == 1 else f" for packets from NIC {nic.number}"
 
 

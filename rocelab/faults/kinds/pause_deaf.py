@@ -33,7 +33,7 @@ class PauseDeaf(LinksFault):
 
     def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
-            f"{port} obeys pauses" for port, is_deaf in self._hearing(lab) if not is_deaf
+            f"{port} obeys pauses" for port, is_deaf in self._deaf_ports(lab) if not is_deaf
         )
 
     def inject(self, lab: RunningLab) -> Bracket:
@@ -43,13 +43,13 @@ class PauseDeaf(LinksFault):
         return self._set(lab, deaf=False)
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
-        return tuple(f"{port} ignores pauses" for port, is_deaf in self._hearing(lab) if is_deaf)
+        return tuple(f"{port} ignores pauses" for port, is_deaf in self._deaf_ports(lab) if is_deaf)
 
     def _set(self, lab: RunningLab, *, deaf: bool) -> Bracket | None:
         files = LabFiles(lab.name)
         done = [
-            Bracket.of(partial(control.deafen, files, port.slot, deaf=deaf))
-            for port, is_deaf in self._hearing(lab)
+            Bracket.of(partial(control.set_pause_obedience, files, port.slot, deaf=deaf))
+            for port, is_deaf in self._deaf_ports(lab)
             if is_deaf != deaf
         ]
         return spanning(done) if done else None
@@ -58,7 +58,7 @@ class PauseDeaf(LinksFault):
         for way in directed(self.links, self.towards):
             yield pause_port(lab, way.sender, way.link)
 
-    def _hearing(self, lab: RunningLab) -> list[tuple[PausePort, bool]]:
+    def _deaf_ports(self, lab: RunningLab) -> list[tuple[PausePort, bool]]:
         """The ports, and whether each ignores pauses of any class."""
         ports = list(self._ports(lab))
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:

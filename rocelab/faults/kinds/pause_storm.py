@@ -46,7 +46,7 @@ class PauseStorm(LinksFault):
     def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"{port} pauses class {number} only while its buffer is full"
-            for port, stormed in self._stormed(lab)
+            for port, stormed in self._storm_ports(lab)
             for number in self.classes
             if not stormed >> number & 1
         )
@@ -73,7 +73,7 @@ class PauseStorm(LinksFault):
         """The peers' egresses that the NIC does not pause yet."""
         return [
             port.peer * CLASSES + number
-            for port, stormed in self._stormed(lab)
+            for port, stormed in self._storm_ports(lab)
             for number in self.classes
             if not stormed >> number & 1
             and not maps.ingresses.get(port.slot * CLASSES + number, "over")
@@ -83,7 +83,7 @@ class PauseStorm(LinksFault):
         """Also where the switch does not send again yet: a resume ends a storm."""
         remains = []
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
-            for port, stormed in self._stormed(lab):
+            for port, stormed in self._storm_ports(lab):
                 for number in self.classes:
                     if stormed >> number & 1:
                         remains.append(f"{port} pauses class {number} for ever")
@@ -101,12 +101,12 @@ class PauseStorm(LinksFault):
         files = LabFiles(lab.name)
         done = [
             Bracket.of(partial(control.storm, files, port.slot, change(stormed)))
-            for port, stormed in self._stormed(lab)
+            for port, stormed in self._storm_ports(lab)
             if change(stormed) != stormed
         ]
         return spanning(done) if done else None
 
-    def _stormed(self, lab: RunningLab) -> list[tuple[PausePort, int]]:
+    def _storm_ports(self, lab: RunningLab) -> list[tuple[PausePort, int]]:
         """The NIC's ports, and the classes that each storms, a bit each."""
         ports = [pause_port(lab, link.a.node, link) for link in self.links]
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:

@@ -182,7 +182,7 @@ def test_a_hastened_slot_leaves_at_once_and_others_stay() -> None:
     queues = DelayQueues()
     for number in range(4):
         queues.put(1 + number % 2, 10**9, bytes([number]))
-    queues.hasten(1, 7)
+    queues.make_due(1, 7)
     assert [(slot, held.frame) for slot, held in queues.pop_due(7)] == [(1, b"\0"), (1, b"\2")]
     assert [held.frame for _, held in queues.pop_due(10**9)] == [b"\1", b"\3"]
 
@@ -191,7 +191,7 @@ def test_a_packet_that_was_due_before_its_slot_was_hastened_is_as_late_as_it_is(
     queues = DelayQueues()
     for due_ns in (5, 50):
         queues.put(1, due_ns, b"", delay_ns=3)
-    queues.hasten(1, 20)
+    queues.make_due(1, 20)
     assert [(held.due_ns, held.delay_ns) for _, held in queues.pop_due(20)] == [(5, 3), (20, 3)]
 
 
