@@ -95,7 +95,7 @@ def _standing_bytes(full: _FullLink) -> float:
 def _standing(case: Case) -> Iterator[_FullLink]:
     figures = case.report.figures_by_link
     for link, flows in case.crossing.items():
-        stood = [queue for queue in case.queues_at(link) if _stood(case, queue)]
+        stood = [queue for queue in case.queues_at(link) if _has_standing_queue(case, queue)]
         if stood:
             queue = max(stood, key=lambda sample: sample.packets)
             carried = figures[link]
@@ -104,7 +104,7 @@ def _standing(case: Case) -> Iterator[_FullLink]:
             yield _FullLink(link, queue, carried, flows, foreign, reached, _stretch(case, flows))
 
 
-def _stood(case: Case, queue: QueueFigures) -> bool:
+def _has_standing_queue(case: Case, queue: QueueFigures) -> bool:
     full_packet = case.job.transport.mtu + frame_overhead_bytes(case.fabric.family)
     deep = (queue.depth_mean_bytes or 0.0) >= DEEP_PACKETS * full_packet
     return deep or _marked(queue)

@@ -83,7 +83,7 @@ def timing(steps: StepRecords, schedule: Schedule, pause_ns: int = 0) -> SendTim
     due[0] = began[0] if steps.first else began[0].min()
     due[1:] = last[:-1, None] + pause_ns
     walk = _Walk(schedule, steps.first, np.minimum(began, due), arrived, acked, typical)
-    paths = tuple(walk.back_from(row, int(np.argmax(ended[row]))) for row in range(len(took)))
+    paths = tuple(walk.critical_chain(row, int(np.argmax(ended[row]))) for row in range(len(took)))
     return SendTiming(schedule, steps.first, posted, arrived, acked, excess, took, paths)
 
 
@@ -115,7 +115,7 @@ class _Walk:
         self._source = np.array([send.source for send in schedule.sends])
         self._destination = np.array([send.destination for send in schedule.sends])
 
-    def back_from(self, row: int, rank: int) -> tuple[CriticalSend, ...]:
+    def critical_chain(self, row: int, rank: int) -> tuple[CriticalSend, ...]:
         """The chain that the end of an iteration at its last rank waited for, in order of time."""
         into = np.where(self._destination == rank, self._arrived[row], -1)
         out = np.where(self._source == rank, self._acked[row], -1)

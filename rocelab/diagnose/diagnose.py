@@ -84,7 +84,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     typical = float(np.median(timed.took))
     least_ns = LEAST_SHARE * float(timed.took.sum())
     blamed = [verdict for verdict in verdicts if verdict.excess.lab_ns >= least_ns]
-    verdict = blamed[0] if blamed else _nothing(case, verdicts)
+    verdict = blamed[0] if blamed else _no_cause(case, verdicts)
     if any(not explained(problem, verdicts) for problem in case.report.problems):
         verdict = _invalid(case)
     row = timed.worst(verdict.iterations)
@@ -125,7 +125,7 @@ def _invalid(case: Case) -> CauseVerdict:
     )
 
 
-def _nothing(case: Case, findings: Sequence[CauseVerdict]) -> CauseVerdict:
+def _no_cause(case: Case, findings: Sequence[CauseVerdict]) -> CauseVerdict:
     timed = case.timing
     evidence = [
         f"iterations took {timed.took.min() / 1e6:,.0f} to {timed.took.max() / 1e6:,.0f} ms of the "

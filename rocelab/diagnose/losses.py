@@ -42,7 +42,7 @@ def lossy_links(case: Case) -> list[CauseVerdict]:
     losses = np.array([_losses(case, flow) for flow in flows], np.float64)
     if case.paths is None:
         return [] if _any_drop(case) or losses.sum() < LEAST_LOSSES else [_unlocated(case, losses)]
-    losses = np.maximum(0, losses - _dropped_on_the_way(case, case.paths))
+    losses = np.maximum(0, losses - _drops_on_path(case, case.paths))
     if losses.sum() < LEAST_LOSSES:
         return []
     links, exposure = _exposure(flows, case.paths)
@@ -81,7 +81,7 @@ def _losses(case: Case, flow: FlowFigures) -> float:
     return float(flow.naks + (0 if stalled else flow.timeouts))
 
 
-def _dropped_on_the_way(case: Case, paths: Sequence[FlowPaths]) -> Floats:
+def _drops_on_path(case: Case, paths: Sequence[FlowPaths]) -> Floats:
     """For each flow, the packets dropped by the queues that its data and answers cross."""
     links = {link for path in paths for link in (*path.data, *path.answers)}
     dropped = {link: case.dropped_at(link) for link in links}

@@ -264,7 +264,7 @@ def paused_transfers(case: Case) -> tuple[list[CauseVerdict], list[str], frozens
     assert lossless is not None
     verdicts: list[CauseVerdict] = []
     notes = [f"pauses: the analysis covers {lossless.part}"] if lossless.part else []
-    explained = {port for port in case.fabric.directed_links if _often_stopped(case, port)}
+    explained = {port for port in case.fabric.directed_links if _is_stopped_often(case, port)}
     for origin in origins(case.fabric, case.report, case.pauses):
         explained.update(origin.ports)
         stopped = _stopped(case, origin)
@@ -279,7 +279,7 @@ def paused_transfers(case: Case) -> tuple[list[CauseVerdict], list[str], frozens
     return verdicts, notes, frozenset(explained)
 
 
-def _often_stopped(case: Case, port: DirectedLink) -> bool:
+def _is_stopped_often(case: Case, port: DirectedLink) -> bool:
     place = port.sender, port.port.interface
     spans = [p.span for p in case.pauses if (p.span.node, p.span.interface) == place]
     end_ns = case.report.fidelity.elapsed_ns

@@ -95,8 +95,8 @@ class PauseWatch:
             is_recorded=not reader.unrecorded()
             and all(entry.what is not JournalAction.LOST for entry in whole),
             unreported=reader.unreported() - self._unreported_before,
-            unreceived=_unreceived(reader.plan, self._before, after),
-            unaccounted=_unaccounted(reader.plan, self._before, after),
+            unreceived=_unreceived_pauses(reader.plan, self._before, after),
+            unaccounted=_unaccounted_packets(reader.plan, self._before, after),
         )
 
 
@@ -124,7 +124,7 @@ def _least_held(plan: PausePlan, entries: list[JournalEntry]) -> dict[tuple[Paus
     return least
 
 
-def _unreceived(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
+def _unreceived_pauses(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
     """Pause frames, also those that end a pause, sent and not received since, by port; that of a
     peer that is still paused may be on its way."""
     losses = {}
@@ -140,7 +140,7 @@ def _unreceived(plan: PausePlan, before: Counters, after: Counters) -> dict[str,
     return losses
 
 
-def _unaccounted(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
+def _unaccounted_packets(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
     """Packets that came into a switch's port since, and that it neither admitted, dropped nor
     discarded, by port and class, and by switch where a watchdog discarded some, as nobody knows
     which port these came by; negative if there were more than came."""

@@ -121,7 +121,7 @@ class FibTimeline:
         while True:
             with self._changed:
                 seen = len(self._changes)
-                while quiet_s and self._changed.wait_for(self._news_since(seen), quiet_s):
+                while quiet_s and self._changed.wait_for(self._changes_since(seen), quiet_s):
                     if self._failure is not None:
                         raise self._failure
                     seen = len(self._changes)
@@ -131,7 +131,7 @@ class FibTimeline:
                 return fibs
             with self._changed:
                 left_s = deadline - time.monotonic()
-                if not self._changed.wait_for(self._news_since(seen), max(0.0, left_s)):
+                if not self._changed.wait_for(self._changes_since(seen), max(0.0, left_s)):
                     some = ", ".join(missing[:SHOWN])
                     raise ExpectationError(
                         f"the FIBs were not {state} after {timeout_s:.0f} s: "
@@ -140,7 +140,7 @@ class FibTimeline:
                 if self._failure is not None:
                     raise self._failure
 
-    def _news_since(self, seen: int) -> Callable[[], bool]:
+    def _changes_since(self, seen: int) -> Callable[[], bool]:
         return lambda: len(self._changes) > seen or self._failure is not None
 
     def _record(self) -> None:

@@ -47,7 +47,7 @@ def judged(
     if worst is not None:
         seen += (
             f"; on ports where jobs sent as well, it used at most {taken[worst]:.2%} of the time, "
-            f"at {_name(worst)}{_of_one_iteration(jobs, taken[worst] * elapsed_s)}"
+            f"at {_name(worst)}{_iteration_clause(jobs, taken[worst] * elapsed_s)}"
         )
     problems = [
         f"not valid because other traffic took up to {share:.1%} of the time of {_name(place)}, "
@@ -64,7 +64,7 @@ def judged(
     return (seen,), (*problems, *_in_queues_of(jobs, counts, with_others))
 
 
-def _of_one_iteration(jobs: Sequence[JobResult], taken_s: float) -> str:
+def _iteration_clause(jobs: Sequence[JobResult], taken_s: float) -> str:
     """How much longer an iteration may be if all others came within it, unless that is little."""
     iterations = [job.iteration_ns for job in jobs if len(job.iteration_ns) > 1]
     shortest_ns = min((int(times_ns.min()) for times_ns in iterations), default=0)

@@ -180,7 +180,7 @@ class FaultedRun(Holding):
                 *foreign,
             ),
         )
-        felt = partial(self._felt, run, timeline)
+        felt = partial(self._event_effects, run, timeline)
         run = replace(
             run,
             problems=(*run.problems, *self._late_effects(run, timeline)),
@@ -230,7 +230,7 @@ class FaultedRun(Holding):
         path = self._known_paths.get(flow.id)
         return () if path is None else tuple(hop.link.name for hop in path.hops)
 
-    def _felt(self, run: ProbeRun, timeline: Timeline, number: int) -> EventEffects:
+    def _event_effects(self, run: ProbeRun, timeline: Timeline, number: int) -> EventEffects:
         """The effect of an event on the flows, by its index."""
         event = timeline.events[number]
         by_flow = [

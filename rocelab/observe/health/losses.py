@@ -62,7 +62,7 @@ class LossTracker:
                 continue
             inwards = DirectedLink(outwards.link, outwards.receiver)
             self._not_taken[outwards] = reading.lost
-            gained = self._gained(place, reading.tc_drops, queues)
+            gained = self._drop_increase(place, reading.tc_drops, queues)
             out = 0
             if outwards in impaired and not outwards.far.role.is_switch:
                 both = inwards in impaired
@@ -74,7 +74,7 @@ class LossTracker:
             link: lost + self._by_programs.get(link, 0) for link, lost in self._not_taken.items()
         }
 
-    def _gained(self, place: Place, tc_drops: int, queues: PortCounters) -> int:
+    def _drop_increase(self, place: Place, tc_drops: int, queues: PortCounters) -> int:
         """Drops of a port's programs since the last look, without those of its queues."""
         known = self._known.setdefault(place, _KnownDrops())
         if tc_drops < known.tc_drops:

@@ -93,12 +93,12 @@ class Account:
     def slis(self) -> tuple[SliReport, ...]:
         """Every SLI that is measured, in the order of `Sli`."""
         return tuple(
-            self._of(sli, tally)
+            self._sli_report(sli, tally)
             for sli, tally in self._tallies.items()
             if sli not in self._unmeasured
         )
 
-    def _of(self, sli: Sli, tally: _Tally) -> SliReport:
+    def _sli_report(self, sli: Sli, tally: _Tally) -> SliReport:
         worst_first = sorted(tally.places.items(), key=lambda item: (-item[1].worst, item[0]))
         return SliReport(
             sli=sli.value,

@@ -86,7 +86,7 @@ def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> S
     """The sample from `before` to `now`. What either could not read is left out."""
     values: dict[Sli, dict[str, float]] = {sli: {} for sli in Sli}
     for sli, where, value in (
-        *_of_directions(places, before, now),
+        *_direction_losses(places, before, now),
         *_of_links(places.fabric, before, now),
         *_of_queues(places, plan, before, now),
         *_of_lossless(places, before.pauses, now.pauses),
@@ -106,7 +106,7 @@ def _ends(link: Link) -> tuple[str, str]:
 _Found = Iterator[tuple[Sli, str, float]]
 
 
-def _of_directions(places: Places, before: Reading, now: Reading) -> _Found:
+def _direction_losses(places: Places, before: Reading, now: Reading) -> _Found:
     for name, link in places.directed_links.items():
         yield Sli.LINK_LOSS, name, now.lost.get(link, 0) - before.lost.get(link, 0)
 

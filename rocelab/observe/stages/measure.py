@@ -59,7 +59,7 @@ _NodeRecordT = TypeVar("_NodeRecordT", bound=_NodeRecord)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sign:
+class _Detection:
     time_ns: int
     cause: DetectionCause
 
@@ -88,11 +88,11 @@ def stages_of(
         for node in dict.fromkeys([*links, *log, *fib])
     ]
     return tuple(
-        sorted((one for one in stages if _took_part(one)), key=lambda one: _order(one, end_ns))
+        sorted((one for one in stages if _is_involved(one)), key=lambda one: _order(one, end_ns))
     )
 
 
-def _took_part(stages: SwitchStages) -> bool:
+def _is_involved(stages: SwitchStages) -> bool:
     return stages.detected_ns is not None or stages.best_path_ns is not None or stages.changes > 0
 
 
@@ -141,22 +141,22 @@ def _switch(
     )
 
 
-def _signs(links: Sequence[LinkEvent], log: Iterable[LogEvent]) -> Iterator[_Sign]:
+def _signs(links: Sequence[LinkEvent], log: Iterable[LogEvent]) -> Iterator[_Detection]:
     for link in links:
-        yield _Sign(link.time_ns, DetectionCause.CARRIER)
+        yield _Detection(link.time_ns, DetectionCause.CARRIER)
     for event in log:
         match event:
             # On a busy machine a session's end may be read first, for which FRR 10.3 has no reason.
             case SessionDown(cause=DetectionCause.OTHER) if any(not link.carrier for link in links):
-                yield _Sign(event.time_ns, DetectionCause.CARRIER)
+                yield _Detection(event.time_ns, DetectionCause.CARRIER)
             case SessionDown(cause=cause):
-                yield _Sign(event.time_ns, cause)
+                yield _Detection(event.time_ns, cause)
             case SessionUp():
-                yield _Sign(event.time_ns, DetectionCause.SESSION_UP)
+                yield _Detection(event.time_ns, DetectionCause.SESSION_UP)
             case BfdDown(detail=detail) if detail == BFD_BY_OWN_TIMER:
-                yield _Sign(event.time_ns, DetectionCause.BFD)
+                yield _Detection(event.time_ns, DetectionCause.BFD)
             case RouteReceived():
-                yield _Sign(event.time_ns, DetectionCause.PEER)
+                yield _Detection(event.time_ns, DetectionCause.PEER)
 
 
 def _removals(changes: Sequence[FibChange]) -> Sequence[FibChange]:
