@@ -35,7 +35,7 @@ from rocelab.agent.steps import STALL_NS, Backlog
 from rocelab.base.family import Family
 from rocelab.linux.carrier import CarrierWatch
 from rocelab.linux.lag import Lag, LagPort
-from rocelab.linux.priority import run_first, wake_on_time
+from rocelab.linux.priority import run_first, set_timer_slack
 from rocelab.linux.ring import open_ring, open_sink
 
 PATIENCE = 16
@@ -82,14 +82,14 @@ class Agent:
         ]
         self._carrier = CarrierWatch()
         self._pauses = _pause_watch(fields["nics"], self._endpoint.nics)
-        self._look_at_carrier()
+        self._check_carrier()
         self._ring = open_ring(fields["frame_bytes"], family)
         self._demux = Demux(
             self._ring,
             family,
             self._endpoint.queue_pairs,
             self._endpoint.on_message,
-            self._endpoint.on_over,
+            self._endpoint.on_acknowledged,
         )
         self._live = LiveFile(
             fields["live"],
@@ -138,7 +138,7 @@ class Agent:
                     self._report(drained, _cpu_s() - startup_cpu_s)
                     return
 
-    def _look_at_carrier(self) -> None:
+    def _check_carrier(self) -> None:
         for interface, present in self._carrier.read().items():
             for nic in self._nics:
                 nic.carrier(interface, present)
@@ -204,7 +204,7 @@ class Agent:
             ready, _, _ = select.select((*awaited, self._ring.fileno()), (), (), timeout)
         self._woke_ns = monotonic_ns()
         if self._carrier.fileno() in ready:
-            self._look_at_carrier()
+            self._check_carrier()
         return self._channel.fileno() in ready
 
     def _await_quiet(self, quiet_ns: int, limit_ns: int) -> bool:
@@ -312,7 +312,7 @@ def _cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _die_with(parent: int) -> None:
+def _end_with(parent: int) -> None:
     """Have the kernel end this process when `parent` does, and end now if it already has."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -321,7 +321,7 @@ def _die_with(parent: int) -> None:
 
 
 def _serve(channel: int) -> None:
-    wake_on_time()
+    set_timer_slack()
     try:
         Agent(Channel(socket.socket(fileno=channel))).run()
     except ChannelClosedError:
@@ -337,7 +337,7 @@ def main() -> None:
         os.dup2(errors, sys.stderr.fileno())
         agent = os.fork()
         if not agent:
-            _die_with(parent)
+            _end_with(parent)
             # The end of an agent is seen once nobody else has its channel.
             for descriptor in chain.from_iterable(waiting):
                 os.close(descriptor)

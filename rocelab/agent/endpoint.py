@@ -159,7 +159,7 @@ class Endpoint:
         if self._begins:
             next_ns = min(next_ns, self._begins[0][0])
         if now_ns >= self._timers_ns:
-            self._look_at_timers(now_ns)
+            self._check_timers(now_ns)
         if now_ns >= self._samples_ns:
             self._sample(now_ns)
         next_ns = min(next_ns, self._timers_ns, self._samples_ns)
@@ -167,7 +167,7 @@ class Endpoint:
             next_ns = min(next_ns, port.send(now_ns))
         return next_ns
 
-    def _look_at_timers(self, now_ns: int) -> None:
+    def _check_timers(self, now_ns: int) -> None:
         for pair in self._pairs:
             if pair.requester.deadline_ns <= now_ns:
                 pair.on_timer()
@@ -195,10 +195,10 @@ class Endpoint:
         if program is not None:
             program.arrived(imm, size_bytes, now_ns)
 
-    def on_over(self, pair: QueuePair, imm: int, now_ns: int) -> None:
+    def on_acknowledged(self, pair: QueuePair, imm: int, now_ns: int) -> None:
         """Handle the acknowledgement of a message."""
         connection, program = self._owner[pair.number]
-        if imm & CLEAR_TO_SEND or not connection.over(imm):
+        if imm & CLEAR_TO_SEND or not connection.acknowledge_part(imm):
             return
         if program is not None:
             program.acknowledged(imm, now_ns)

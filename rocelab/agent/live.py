@@ -128,7 +128,7 @@ class LiveFile:
         self._write_ns = now_ns + min(LONGEST_NS, max(PERIOD_NS, COST_SHARE * took_ns))
 
     def _counters(self) -> LiveCounters:
-        self._look_at_probes()
+        self._count_probes()
         requesters = [pair.requester.counters for pair in self._pairs]
         responders = [pair.responder.counters for pair in self._pairs]
         return LiveCounters(
@@ -154,7 +154,7 @@ class LiveFile:
             probes_received=self._probes_seen,
         )
 
-    def _look_at_probes(self) -> None:
+    def _count_probes(self) -> None:
         """Count the probes since the last call, and those that came after a later one."""
         log, latest = self._demux.probes, self._latest
         seen, end = self._probes_seen, len(log.flow)

@@ -95,7 +95,7 @@ class AgentProgram:
             if not send.after:
                 self._post(send, now_ns)
         for send_id in self._early.pop(self.iteration, ()):
-            self._over(send_id, now_ns)
+            self._finish_send(send_id, now_ns)
         if not self._sends and not self._receives:
             self._end(now_ns)
 
@@ -118,7 +118,7 @@ class AgentProgram:
         self._arrived[send_id] = iteration + 1
         self.steps.arrived(iteration, send_id, now_ns)
         if iteration == self.iteration:
-            self._over(send_id, now_ns)
+            self._finish_send(send_id, now_ns)
         else:
             self._early.setdefault(iteration, []).append(send_id)
 
@@ -129,7 +129,7 @@ class AgentProgram:
             self._blocked_ns = now_ns
         send_id = imm & MAX_ID
         self.steps.acked(self.iteration, send_id, now_ns)
-        self._over(send_id, now_ns)
+        self._finish_send(send_id, now_ns)
 
     def _post(self, send: PlannedSend, now_ns: int) -> None:
         if not self._sending:
@@ -138,7 +138,7 @@ class AgentProgram:
         self.steps.posted(self.iteration, send.id, now_ns)
         send.connection.send(send.size_bytes, immediate(self.iteration, send.id))
 
-    def _over(self, send_id: int, now_ns: int) -> None:
+    def _finish_send(self, send_id: int, now_ns: int) -> None:
         self._left -= 1
         for dependent in self._dependents.get(send_id, ()):
             self._missing[dependent] -= 1

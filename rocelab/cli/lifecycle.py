@@ -326,13 +326,13 @@ def _print_status(state: LabStatus) -> None:
 
 
 def _print_lossless(lossless: LosslessOverview) -> None:
-    took_part = sorted(
-        (lossless_class for lossless_class in lossless.classes if lossless_class.took_part),
+    involved = sorted(
+        (lossless_class for lossless_class in lossless.classes if lossless_class.is_involved),
         key=lambda lossless_class: lossless_class.counters.paused_ns,
         reverse=True,
     )
-    if took_part:
-        rows = [_lossless_row(one, lossless.dilation) for one in took_part]
+    if involved:
+        rows = [_lossless_row(one, lossless.dilation) for one in involved]
         table = Table(
             "Lossless classes: ports that paused or were paused",
             (
@@ -347,8 +347,8 @@ def _print_lossless(lossless: LosslessOverview) -> None:
             caption="(now): it is paused",
         )
         show_blocks(table)
-        if len(took_part) > _SHOWN_SWITCHES:
-            say(f"and {len(took_part) - _SHOWN_SWITCHES} more ports and classes: see --json")
+        if len(involved) > _SHOWN_SWITCHES:
+            say(f"and {len(involved) - _SHOWN_SWITCHES} more ports and classes: see --json")
     elif lossless.works:
         say("lossless classes: no pauses so far")
     if not lossless.is_alive:

@@ -307,7 +307,7 @@ class PhaseBody(SpecModel):
         return self
 
     @model_validator(mode="after")
-    def _something_to_model(self) -> Self:
+    def _has_model(self) -> Self:
         if self.model is None:
             return self
         job, *others = self.jobs
@@ -365,7 +365,7 @@ class DrillSpec(DrillHead):
 
     @field_validator("phases")
     @classmethod
-    def _told_apart(cls, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
+    def _names_differ(cls, phases: tuple[PhaseSpec, ...]) -> tuple[PhaseSpec, ...]:
         if not phases:
             raise RefusedError(
                 "a drill needs a phase", "list one: a name, and its jobs or its faults"

@@ -58,7 +58,7 @@ def kept(
         try:
             with _in_drill(running):
                 if was_up:
-                    _mend(running, progress, note)
+                    _repair(running, progress, note)
                 yield running
         finally:
             undone(f"lab {lab.name} stays up")
@@ -86,7 +86,7 @@ def _running(planned: Lab) -> RunningLab:
     return running
 
 
-def _mend(lab: RunningLab, progress: ProgressSink, note: Callable[[str], None]) -> None:
+def _repair(lab: RunningLab, progress: ProgressSink, note: Callable[[str], None]) -> None:
     """Undo what killed commands left on the lab, and wait until every table is complete."""
     for fault in restore_recorded(lab, orphans_only=True):
         note(f"cleared {fault.kind} of {fault.subject}, left by a killed command")

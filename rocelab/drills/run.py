@@ -115,7 +115,7 @@ def run_drill(
                 if folder is not None:
                     if measured.kept == len(measured.runs):
                         _write(result, folder, progress)
-                    _say_kept(error, measured.kept, folder.path)
+                    _report_kept_repeats(error, measured.kept, folder.path)
             raise
         result = measured.result()
         on_result(result)
@@ -188,7 +188,7 @@ def _ended_early(error: BaseException) -> EndedEarly:
     return EndedEarly(f"a defect of rocelab: {type(error).__name__}: {error}", failed=False)
 
 
-def _say_kept(error: BaseException, number: int, folder: Path) -> None:
+def _report_kept_repeats(error: BaseException, number: int, folder: Path) -> None:
     """Tell whoever reads the error, or the line about a signal, of the repeats that are kept."""
     if number == 0:
         return

@@ -59,7 +59,7 @@ def kind_of(pattern: Pattern) -> JobPattern:
     return PATTERNS.find(pattern.value)
 
 
-def those(holds: Callable[[JobPattern], bool]) -> frozenset[Pattern]:
+def patterns_where(holds: Callable[[JobPattern], bool]) -> frozenset[Pattern]:
     """The patterns of which something holds."""
     return frozenset(Pattern(name) for name, kind in PATTERNS.all().items() if holds(kind))
 

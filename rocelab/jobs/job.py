@@ -19,9 +19,9 @@ from rocelab.jobs.collectives import (
     Pattern,
     Schedule,
     kind_of,
+    patterns_where,
     point_to_point,
     schedule,
-    those,
 )
 from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.placement import Placement
@@ -114,12 +114,12 @@ class JobSpec(SpecModel):
     def _keys_that_mean_something(self) -> Self:
         patterns_of: dict[str, Iterable[Pattern]] = {
             "algorithm": (Pattern.ALLREDUCE,),
-            "duration": those(lambda kind: kind.is_single),
-            "group": those(lambda kind: kind.is_in_ring_order),
-            "root": those(lambda kind: kind.is_rooted),
+            "duration": patterns_where(lambda kind: kind.is_single),
+            "group": patterns_where(lambda kind: kind.is_in_ring_order),
+            "root": patterns_where(lambda kind: kind.is_rooted),
         }
         for key, patterns in patterns_of.items():
-            if self.pattern not in patterns and self._says(key):
+            if self.pattern not in patterns and self._is_set(key):
                 raise RefusedError(
                     f"{key} means nothing for {self.pattern}",
                     f"remove it; it is for {listed(sorted(patterns), 'and')}",
@@ -131,7 +131,7 @@ class JobSpec(SpecModel):
             ("iterations", "warmup_iterations", "compute", "channels"),
         )
         for key in of_duration if missing == "duration" else of_size:
-            if self._says(key):
+            if self._is_set(key):
                 raise RefusedError(
                     f"{key} goes with {missing}, and this job has none",
                     "remove it: a job repeats a size, or runs for a duration",
@@ -139,7 +139,7 @@ class JobSpec(SpecModel):
                 )
         return self
 
-    def _says(self, key: str) -> bool:
+    def _is_set(self, key: str) -> bool:
         """Whether a key differs from its default, so that a dump with every default is valid
         input."""
         return bool(getattr(self, key) != type(self).model_fields[key].default)

@@ -74,7 +74,7 @@ class _Job(SpecModel):
         return self
 
     @model_validator(mode="after")
-    def _said_once(self) -> Self:
+    def _keys_agree(self) -> Self:
         if self.collective is None:
             return self
         if self.collective.size is None:

@@ -89,7 +89,7 @@ def sends_of(
             pairs = np.array(point_to_point(pattern, ranks, seed), np.int64)
             return _at_once(pairs[:, 0], pairs[:, 1], np.full(len(pairs), size_bytes), channels)
         case _:
-            return _of_schedule(
+            return _sums_of_schedule(
                 schedule(
                     pattern,
                     ranks,
@@ -103,7 +103,7 @@ def sends_of(
             )
 
 
-def _of_schedule(planned: Schedule) -> Sends:
+def _sums_of_schedule(planned: Schedule) -> Sends:
     """The sums of a plug-in's schedule."""
     pairs: dict[tuple[int, int], list[int]] = {}
     rounds: list[int] = []

@@ -123,7 +123,7 @@ def _runs(
             rest = last_bytes[:, None] // pairs + (index < (last_bytes % pairs)[:, None])
         else:
             last = _last_messages(turn, per_send, number, pairs)
-            whole = _dealt(turn, per_send * number, pairs) - last
+            whole = _message_counts(turn, per_send * number, pairs) - last
             turn = turn + per_send * number
             whole_bytes = np.full(pairs, longest)
             rest = last_bytes[:, None]
@@ -155,7 +155,7 @@ def before_each(group: Longs, count: Longs) -> Longs:
     return before
 
 
-def _dealt(turn: Longs, messages: Longs, pairs: int) -> Longs:
+def _message_counts(turn: Longs, messages: Longs, pairs: int) -> Longs:
     """The number of messages on each queue pair if `messages` are distributed in turn from `turn`
     on."""
     distance = (np.arange(pairs) - turn[:, None]) % pairs

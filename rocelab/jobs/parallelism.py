@@ -83,10 +83,10 @@ def over_groups(sends: Sends, members: Ints) -> Sends:
         np.tile(sends.size_bytes, len(members)),
         sends.rounds,
         None if sends.parts is None else np.tile(sends.parts, len(members)),
-        None if sends.chain is None else _apart([sends.chain] * len(members)),
+        None if sends.chain is None else _numbered_chains([sends.chain] * len(members)),
         sends.fill_bytes,
         sends.tokens,
-        None if sends.turn is None else _apart([sends.turn] * len(members)),
+        None if sends.turn is None else _numbered_chains([sends.turn] * len(members)),
     )
 
 
@@ -139,10 +139,10 @@ def joined(*parts: Sends | None) -> Sends | None:
         np.concatenate([send.size_bytes for send in sends]),
         np.concatenate([np.broadcast_to(send.rounds, len(send.source)) for send in sends]),
         np.concatenate([send.each_parts for send in sends]),
-        _apart([_chain(send) for send in sends]),
+        _numbered_chains([_chain(send) for send in sends]),
         max(send.fill_bytes for send in sends),
         min(send.tokens for send in sends),
-        _apart([turns(send) for send in sends]),
+        _numbered_chains([turns(send) for send in sends]),
     )
 
 
@@ -155,7 +155,7 @@ def turns(sends: Sends) -> Ints:
     return np.full(len(sends.source), NONE, np.int32) if sends.turn is None else sends.turn
 
 
-def _apart(chains: Sequence[Ints]) -> Ints:
+def _numbered_chains(chains: Sequence[Ints]) -> Ints:
     """The chains (or turns) of several sends, numbered one after the other."""
     most = [int(chain.max(initial=NONE)) + 1 for chain in chains]
     first = np.cumsum([0, *most[:-1]])

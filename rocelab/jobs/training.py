@@ -195,7 +195,7 @@ class _Iteration:
             for block, gathered in enumerate(blocks):
                 time_s = self.forward_s / len(blocks)
                 last = steps.add(f"forward {stage}.{block}", (last, gathered), time_s)
-            last = self._pass_on(stage, stage + 1, last, backward=False)
+            last = self._add_sends(stage, stage + 1, last, backward=False)
         return last
 
     def _drain(self, last: int | None, reduced: int | None) -> int | None:
@@ -214,10 +214,12 @@ class _Iteration:
                     sends = self._parameters(_only(stage), share, backward=True)
                     before = steps.add(f"reduce {stage}.{bucket}", (last, before), sends=sends)
             self.reduced.append(before)
-            last = self._pass_on(stage, stage - 1, last, backward=True)
+            last = self._add_sends(stage, stage - 1, last, backward=True)
         return last
 
-    def _pass_on(self, stage: int, onward: int, last: int | None, *, backward: bool) -> int | None:
+    def _add_sends(
+        self, stage: int, onward: int, last: int | None, *, backward: bool
+    ) -> int | None:
         """Add a chunk's exchanges, then activations or gradients to the next
         stage."""
         word = "backward" if backward else "forward"

@@ -385,7 +385,7 @@ def memory_check() -> Check:
     ok, finding = False, "not tried: needs root"
     if os.geteuid() == 0:
         try:
-            lean = memory.tried(_said_by_bgpd, memory.library())
+            lean = memory.tried(_bgpd_version_text, memory.library())
             ok, finding = lean.preloads, lean.problem or "bgpd preloads the library"
         except (OSError, MachineError, subprocess.SubprocessError) as error:
             finding = str(error)
@@ -399,7 +399,7 @@ def memory_check() -> Check:
     )
 
 
-def _said_by_bgpd(variables: Mapping[str, str]) -> str:
+def _bgpd_version_text(variables: Mapping[str, str]) -> str:
     return subprocess.run(
         (str(frr_folder() / "bgpd"), "--version"),
         capture_output=True,

@@ -202,7 +202,7 @@ class LabRuntime:
                 Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
         if lab_delay_ns(self.fabric.spec):
             with self._stage("delays"):
-                cables.lay(self.fabric, self.files, progress)
+                cables.set_delays(self.fabric, self.files, progress)
         if self.fabric.spec.management:
             from rocelab.lab import management
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 _PR_SET_TIMERSLACK = 29
 
 
-def wake_on_time() -> None:
+def set_timer_slack() -> None:
     """Make the calling thread wake at its deadline, not up to 50 us later (prctl(2))."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 

@@ -154,7 +154,7 @@ def children_of(pid: int) -> list[int]:
     return [child for child in pids if status_of(child).get("PPid") == str(pid)]
 
 
-def forked_by(pid: int) -> list[int]:
+def direct_children(pid: int) -> list[int]:
     """The children of a process with one thread, without a look at all others; none if it does not
     exist, or where the kernel does not tell (CONFIG_PROC_CHILDREN)."""
     try:

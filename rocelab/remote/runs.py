@@ -292,7 +292,7 @@ def interrupts_passed_on(run: RemoteRun, on_interrupt: Callable[[], None]) -> It
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 
-    def pass_on() -> None:
+    def forward_interrupts() -> None:
         if os.read(reading, 1) == _OVER:
             return
         on_interrupt()
@@ -304,7 +304,7 @@ def interrupts_passed_on(run: RemoteRun, on_interrupt: Callable[[], None]) -> It
 
     # A thread reads the signal's wakeup descriptor: a Python signal handler has to wait until the
     # main thread wakes, and may find it holding a lock.
-    worker = threading.Thread(target=pass_on, name="interrupt", daemon=True)
+    worker = threading.Thread(target=forward_interrupts, name="interrupt", daemon=True)
     worker.start()
     before = {
         number: signal.signal(number, lambda *_: None)

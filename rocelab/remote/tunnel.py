@@ -82,10 +82,10 @@ class Tunnels:
         with suppress(OSError):
             while self._free.acquire():
                 client, origin = listener.accept()
-                pump = threading.Thread(target=self._pump, args=(client, origin, port), daemon=True)
-                pump.start()
+                ends = (client, origin, port)
+                threading.Thread(target=self._forward, args=ends, daemon=True).start()
 
-    def _pump(self, client: socket.socket, origin: tuple[str, int], port: int) -> None:
+    def _forward(self, client: socket.socket, origin: tuple[str, int], port: int) -> None:
         try:
             with (
                 closing(client),

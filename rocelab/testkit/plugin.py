@@ -134,7 +134,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[RunningLab]:
     """A running lab of rocelab (`rocelab.RunningLab`): the one that the test's marker `lab`
     names."""
     file = getattr(request, "param", None)
-    with _told():
+    with _errors_as_text():
         if file is None:
             file = _given_lab(request.config)
         _need_machine(request.config)
@@ -142,13 +142,13 @@ def lab(request: pytest.FixtureRequest) -> Iterator[RunningLab]:
         from rocelab.testkit.bench import Bench
 
         leave_current_folder_out()
-        _tell_left_behind(request.config)
+        _report_left_behind(request.config)
         bench = Bench(file, _evidence_base(request.config), _given_frr(request.config))
     benches = request.config.stash[_BENCHES]
     benches.append(bench)
     with _ended_as_by_ctrl_c():
         try:
-            with _told(request.config):
+            with _errors_as_text(request.config):
                 bench.up()
             yield bench.lab
         finally:
@@ -223,10 +223,10 @@ def _rocelab_clean(request: pytest.FixtureRequest) -> Iterator[None]:
     request.node.stash[_BENCH] = bench
     from rocelab.testkit.bench import evidence_folder
 
-    with _told(request.config):
+    with _errors_as_text(request.config):
         bench.begin(evidence_folder(_evidence_base(request.config), request.node.nodeid))
     yield
-    with _told():
+    with _errors_as_text():
         bench.end()
 
 
@@ -293,17 +293,17 @@ def _need_machine(config: pytest.Config) -> None:
 
     reason = why_not(own_frr=_given_frr(config) is None)
     if reason is not None:
-        _give_up(config, reason)
+        _skip_or_fail(config, reason)
 
 
-def _give_up(config: pytest.Config, reason: str) -> None:
+def _skip_or_fail(config: pytest.Config, reason: str) -> None:
     """Skip or fail, as configured for machines that cannot run a lab."""
     if config.getoption("--rocelab-require") or config.getini("rocelab_require"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
-def _tell_left_behind(config: pytest.Config) -> None:
+def _report_left_behind(config: pytest.Config) -> None:
     from rocelab.record import recorded_labs
     from rocelab.testkit.naming import left_behind
 
@@ -320,7 +320,7 @@ def _tell_left_behind(config: pytest.Config) -> None:
 
 
 @contextmanager
-def _told(config: pytest.Config | None = None) -> Iterator[None]:
+def _errors_as_text(config: pytest.Config | None = None) -> Iterator[None]:
     """Turn user errors into messages without a traceback; with `config`, a machine that cannot run
     a lab into a skip."""
     from rocelab.base.errors import MachineError, RocelabError
@@ -330,6 +330,6 @@ def _told(config: pytest.Config | None = None) -> Iterator[None]:
     except MachineError as error:
         if config is None:
             pytest.fail(str(error), pytrace=False)
-        _give_up(config, str(error))
+        _skip_or_fail(config, str(error))
     except RocelabError as error:
         pytest.fail(str(error), pytrace=False)

@@ -92,7 +92,7 @@ class AgentGroup(Holding):
     def _enter(self, stack: ExitStack) -> None:
         """Start every agent and wait until it is ready. Raises MachineError if one fails."""
         stack.callback(undone, "the traffic was stopped")
-        self.agents = stack.enter_context(_forked(list(self._parts)))
+        self.agents = stack.enter_context(_forked_agents(list(self._parts)))
         for agent in self.agents:
             part = self._parts[agent.server]
             sizes, payload = join(part.frames)
@@ -100,7 +100,7 @@ class AgentGroup(Holding):
         for agent in self.agents:
             agent.receive()
 
-    def tell(self, fields: Mapping[str, object]) -> None:
+    def send_to_all(self, fields: Mapping[str, object]) -> None:
         """Send every agent the same message. Raises MachineError."""
         for agent in self.agents:
             agent.send(fields)
@@ -119,7 +119,7 @@ class AgentGroup(Holding):
 
 
 @contextmanager
-def _forked(servers: Sequence[str]) -> Iterator[list[AgentHandle]]:
+def _forked_agents(servers: Sequence[str]) -> Iterator[list[AgentHandle]]:
     """An agent for each server; all of them have ended when the block has."""
     with ExitStack() as files:
         agents, descriptors = [], []

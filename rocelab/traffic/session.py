@@ -133,7 +133,7 @@ class TrafficSession(Holding):
         self._clock_offset_ns = clock_offset_ns()
         self._softnet_drops = softnet_drops()
         self._start_ns = monotonic_ns() + START_DELAY_NS
-        self._group.tell({"do": "start", "at_ns": self._start_ns})
+        self._group.send_to_all({"do": "start", "at_ns": self._start_ns})
         return self._start_ns + self._clock_offset_ns
 
     def wait_for_jobs(self, progress: ProgressSink = no_progress, calm_ns: int = 0) -> None:
@@ -183,13 +183,13 @@ class TrafficSession(Holding):
         Raises MachineError.
         """
         agents = self._group.agents
-        self._group.tell({"do": "stop"})
+        self._group.send_to_all({"do": "stop"})
         stopped_ns = {
             agent.server: agent.answer("stopped_ns").fields["stopped_ns"] for agent in agents
         }
         if not self._still_ns:
             self._settle()
-        self._group.tell({"do": "finish", "quiet_ns": QUIET_NS, "limit_ns": DRAIN_LIMIT_NS})
+        self._group.send_to_all({"do": "finish", "quiet_ns": QUIET_NS, "limit_ns": DRAIN_LIMIT_NS})
         reports = {agent.server: agent.answer("sizes") for agent in agents}
         clock_jump_ns = clock_offset_ns() - self._clock_offset_ns
         dropped = softnet_drops() - self._softnet_drops

@@ -69,7 +69,7 @@ class RcConnection:
         self._parts[imm] = self._parts.get(imm, 0) + len(sizes) * self._per_message
         for size in sizes:
             self._backlog.append((size, imm))
-        self._pump()
+        self._post_backlog()
 
     @property
     def _per_message(self) -> int:
@@ -80,14 +80,14 @@ class RcConnection:
         if self.admission is not None:
             self.admission.granted += messages
             self.admission.grants_received += messages
-        self._pump()
+        self._post_backlog()
 
     @property
     def waiting(self) -> bool:
         """Whether a message still waits for a clear-to-send."""
         return bool(self._backlog)
 
-    def over(self, imm: int) -> bool:
+    def acknowledge_part(self, imm: int) -> bool:
         """Handle the acknowledgement of a part of a message; return whether its whole send is
         finished."""
         left = self._parts[imm] - 1
@@ -102,7 +102,7 @@ class RcConnection:
         if self.admission is not None:
             self.admission.grant(1)
 
-    def _pump(self) -> None:
+    def _post_backlog(self) -> None:
         backlog, admission, pairs = self._backlog, self.admission, self.pairs
         while backlog and (admission is None or admission.granted >= self._per_message):
             if admission is not None:

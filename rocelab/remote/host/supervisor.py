@@ -128,7 +128,7 @@ def supervise(folder: RunFolder, request: Request, on_start: Callable[[], None])
     control = os.open(folder.control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     process, streams = _spawn(folder, request)
     on_start()
-    code = _pump(process, streams, control, log)
+    code = _log_output(process, streams, control, log)
     folder.reserve.unlink()
     with suppress(OSError):
         log.complete()
@@ -187,7 +187,7 @@ def _terminal(request: Request) -> tuple[int, int]:
     return terminal, end
 
 
-def _pump(
+def _log_output(
     process: subprocess.Popen[bytes], streams: dict[int, FrameKind], control: int, log: Log
 ) -> int:
     """Log the command's output and forward interrupts until it ends. Returns its exit code."""

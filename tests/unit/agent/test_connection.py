@@ -83,7 +83,7 @@ def test_a_send_is_over_with_the_last_of_its_parts(
     rng.shuffle(parts)  # type: ignore[attr-defined]
     for imm in parts:
         left[imm] -= 1
-        assert made.over(imm) is (left[imm] == 0)
+        assert made.acknowledge_part(imm) is (left[imm] == 0)
 
 
 def test_nothing_is_sent_before_it_is_granted() -> None:
@@ -159,7 +159,7 @@ def test_admission_never_exceeds_the_grants_and_both_ends_get_everything_through
         else:
             received[1 - end][imm] += size
             receiver.arrived()
-            over[end] += sender.over(imm)
+            over[end] += sender.acknowledge_part(imm)
     assert received[0] == dict(enumerate(sizes[1]))
     assert received[1] == dict(enumerate(sizes[0]))
     assert over == [len(sizes[0]), len(sizes[1])]

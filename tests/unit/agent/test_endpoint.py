@@ -58,7 +58,7 @@ class Servers:
                 Family.IPV4,
                 endpoint.queue_pairs,
                 endpoint.on_message,
-                endpoint.on_over,
+                endpoint.on_acknowledged,
             )
         self.now_ns = 0
 

@@ -103,7 +103,7 @@ class Lab:
 
     def acknowledge(self, pair: MemoryPair, imm: int) -> None:
         connection = self.connections[pair.source, pair.destination]
-        if not imm & CLEAR_TO_SEND and connection.over(imm):
+        if not imm & CLEAR_TO_SEND and connection.acknowledge_part(imm):
             self.programs[pair.source].acknowledged(imm, self.now_ns)
 
     def run(self, starts_ns: list[int] | None = None) -> None:
@@ -286,7 +286,7 @@ def test_a_stream_keeps_two_sends_under_way_until_it_is_stopped() -> None:
     stream, connection = stream_of(posted, NEVER_NS)
     assert posted == [(1000, immediate(0, 3)), (1000, immediate(1, 3))]
     for sequence in range(2, ROUNDS + 5):
-        assert connection.over(immediate(sequence - 2, 3))
+        assert connection.acknowledge_part(immediate(sequence - 2, 3))
         stream.acknowledged(sequence)
         assert posted[-1] == (1000, immediate(sequence, 3))
     stream.stopped = True
