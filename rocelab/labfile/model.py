@@ -373,7 +373,7 @@ class LabSpec(SpecModel):
 
     @model_validator(mode="after")
     def _numbers_suffice(self) -> Self:
-        if self.fabric.is_regular and self.addresses == AddressesSpec():
+        if self.is_usual:
             return self  # `is_numbered` knows without a layout
         check_numbers(self.layout, self.addresses, numbered=self.is_numbered)
         return self
@@ -391,6 +391,13 @@ class LabSpec(SpecModel):
             # All ports of a higher switch are alike, so any number of them has as much.
             check_shared_memory(pfc, [(to_switch, 1)])
         return self
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether nodes, links and addresses follow from the kind of fabric alone."""
+        return (
+            self.fabric.is_regular and self.overrides.is_empty and self.addresses == AddressesSpec()
+        )
 
     def layout(self) -> Layout:
         """The nodes, NICs and cables, with the exceptions and AS numbers of the lab, in build

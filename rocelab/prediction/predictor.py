@@ -25,9 +25,10 @@ from rocelab.prediction.tables import TableGroups
 from rocelab.results.prediction import Prediction
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.graph import routes_of
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import paths_of
-from rocelab.routes.arrays.routes import Groups, Routes
+from rocelab.routes.arrays.routes import Groups
 from rocelab.routes.models import Model
 from rocelab.routes.path import NoPathError
 from rocelab.routes.steering import EntryKey
@@ -129,4 +130,4 @@ def _groups(network: Network, setting: Setting) -> Groups:
             "weights by paths are BGP's work and not planned",
             hint="bring the lab up, or ask with `--hashing per-node`",
         )
-    return Routes(network)
+    return routes_of(network)

@@ -24,7 +24,10 @@ class TableGroups:
         self.network = network
         self.up = np.ones(network.links, np.bool_)
         self._fib_of = fib_of
-        self._send_of = {network.send_name(send): send for send in range(network.sends)}
+        self._send_of = {
+            (network.node_names[int(network.sender[send])], network.interface(send)): send
+            for send in range(network.sends)
+        }
         self._members: list[tuple[int, int]] = []
         self._start: dict[tuple[int, _Group], int] = {}
 
@@ -65,8 +68,6 @@ class TableGroups:
                 raise NoPathError(
                     f"{name}: {route.prefix} still uses {hop.interface}, whose link is down"
                 )
-            if f"{name}:{hop.interface}" not in self._send_of:
+            if (name, hop.interface) not in self._send_of:
                 raise NoPathError(f"{name}: {hop.interface} leads out of the fabric")
-        return tuple(
-            (self._send_of[f"{name}:{hop.interface}"], hop.weight) for hop in route.next_hops
-        )
+        return tuple((self._send_of[name, hop.interface], hop.weight) for hop in route.next_hops)

@@ -25,9 +25,10 @@ from rocelab.routes.arrays.flows import (
     joined_ways,
     ways_along,
 )
+from rocelab.routes.arrays.graph import routes_of
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import paths_of
-from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.routes import PlannedGroups
 from rocelab.routes.arrays.ways import ways_of
 from rocelab.routes.models import Model
 
@@ -45,7 +46,7 @@ class Routing:
 
     def paths(self, flows: Flows, link_up: Bools | None = None) -> Paths:
         """The paths of flows over these links, L, all by default, as a controller places them."""
-        routes = Routes(self.network, link_up)
+        routes = routes_of(self.network, link_up)
         hashed = self._hashed(flows, routes)
         if not isinstance(self._scheme, TeScheme) or self.model is not Model.KERNEL:
             return hashed
@@ -62,7 +63,7 @@ class Routing:
             return self.paths(flows, link_up)
         from rocelab.routes.arrays.te import fall_back
 
-        routes = Routes(self.network, link_up)
+        routes = routes_of(self.network, link_up)
         return fall_back(whole, routes, self._hashed(flows, routes))
 
     def ways(
@@ -71,7 +72,7 @@ class Routing:
         """The ways of all packets over these links: those of flows, then of `control`, which no
         controller plans, then of the ACKs and CNPs of both. whole: the paths of flows over all
         links. Raises InputError if the ways are too many."""
-        scheme, routes = self._scheme, Routes(self.network, link_up)
+        scheme, routes = self._scheme, routes_of(self.network, link_up)
         if divides(scheme, self.model):
             # Switches spray data only.
             sprays = Treatment.SPRAY in scheme.treatments
@@ -90,7 +91,7 @@ class Routing:
             rest = fall_back(placed, routes, rest)
         return ways_along(joined_paths(paths, rest))
 
-    def _hashed(self, flows: Flows, routes: Routes) -> Paths:
+    def _hashed(self, flows: Flows, routes: PlannedGroups) -> Paths:
         return paths_of(self.network, routes, flows, scheme=self._scheme, model=self.model)
 
 

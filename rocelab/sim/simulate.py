@@ -41,9 +41,9 @@ from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import SimulationReport
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Ways, joined_flows
+from rocelab.routes.arrays.graph import routes_of
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import links_on_path, paths_of
-from rocelab.routes.arrays.routes import Routes
 from rocelab.routes.models import Model
 from rocelab.sim.ahead import compile_ahead
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
@@ -451,7 +451,7 @@ class Simulation:
             ends.append(np.unique(kind, return_index=True)[1])
         some = np.unique(np.concatenate(ends))
         mask = np.zeros(self.network.sends, np.bool_)
-        routes = Routes(self.network)
+        routes = routes_of(self.network)
         for begin in range(0, len(some), USABLE_PIECE):
             piece = some[begin : begin + USABLE_PIECE]
             part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))

@@ -16,7 +16,7 @@ import numpy as np
 
 from rocelab.base.arrays import NONE, Ints
 from rocelab.base.family import Family
-from rocelab.fabrics.addressing import SPACE_START, AddressSpace
+from rocelab.fabrics.addressing import SPACE_START, AddressSpace, number_of
 from rocelab.fabrics.door import layout_of
 from rocelab.fabrics.homes import Home, homes_of
 from rocelab.fabrics.layout import Attachment
@@ -24,7 +24,7 @@ from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric, hash_seed
 from rocelab.planning.fabric import Fabric
-from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.network import Network, NetworkDetails
 from rocelab.routes.flows import Bytes
 
 IPV4_END = 2**32
@@ -36,7 +36,7 @@ def network_of(spec: LabSpec) -> Network:
     A fabric too large for 198.18.0.0/15, which a lab refuses, continues into the addresses that
     follow: here they are only hashed.
     """
-    if isinstance(spec, AdoptedLabSpec):
+    if isinstance(spec, AdoptedLabSpec) or not spec.is_usual:
         return _of_fabric(build_fabric(spec))
     layout = layout_of(spec.fabric)
     sites = layout.sites
@@ -81,7 +81,7 @@ def network_of(spec: LabSpec) -> Network:
 
 
 def _of_fabric(fabric: Fabric) -> Network:
-    """The network of a fabric that was adopted, whose addresses follow no plan."""
+    """The network of a fabric whose addresses or wiring do not follow from its kind alone."""
     number = {node.name: index for index, node in enumerate(fabric.nodes)}
     link_number = {link: index for index, link in enumerate(fabric.links)}
     nics = [nic for server in fabric.servers for nic in fabric.nics(server.name)]
@@ -97,7 +97,9 @@ def _of_fabric(fabric: Fabric) -> Network:
         node_names=tuple(number),
         roles=tuple(node.role for node in fabric.nodes),
         asn=np.array([node.asn or 0 for node in fabric.nodes], np.int64),
-        zone=np.full(len(number), NONE, np.int32),
+        zone=np.array(
+            [NONE if node.zone is None else node.zone for node in fabric.nodes], np.int32
+        ),
         hash_seed=np.array([node.hash_seed for node in fabric.nodes], np.uint32),
         lower=np.array([number[link.a.node] for link in fabric.links], np.int32),
         upper=np.array([number[link.b.node] for link in fabric.links], np.int32),
@@ -111,7 +113,30 @@ def _of_fabric(fabric: Fabric) -> Network:
             [home_of[tuple(link.b.node for link in nic.links)] for nic in nics], np.int32
         ),
         home_leaves=_padded([[number[name] for name in switches] for switches in homes]),
+        details=None if fabric.is_regular else _details(fabric),
     )
+
+
+def _details(fabric: Fabric) -> NetworkDetails:
+    sends = [
+        (link.port(at.node), link.far(at.node)) for link in fabric.links for at in (link.a, link.b)
+    ]
+    gateways = [0 if far.address is None else number_of(far.ip) for _, far in sends]
+    rank = [number_of(node.router_id) if node.router_id else 0 for node in fabric.nodes]
+    return NetworkDetails(
+        ports=tuple(port.name for port, _ in sends),
+        interfaces=tuple(port.interface for port, _ in sends),
+        order=_ranks(gateways),
+        rank=_ranks(rank),
+        valley_free=fabric.valley_free,
+    )
+
+
+def _ranks(values: list[int]) -> Ints:
+    """The place of each value among all, those that are equal in their order."""
+    ranks = np.empty(len(values), np.int32)
+    ranks[sorted(range(len(values)), key=values.__getitem__)] = np.arange(len(values))
+    return ranks
 
 
 def _padded(rows: list[list[int]]) -> Ints:

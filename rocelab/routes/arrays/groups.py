@@ -1,7 +1,7 @@
 """The groups of all switches for all destinations as one table, for searches over paths.
 
 A `GroupTable` has a cell for each node and class of destinations, 50 MB for 32,256 NICs in racks of
-16. To route flows, ask `Routes` for the groups on their paths instead.
+16. To route flows, ask `PlannedGroups` for the groups on their paths instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import NONE, Ints
-from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.routes import PlannedGroups
 
 PIECE = 2**16
 """Cells computed at a time."""
@@ -29,7 +29,7 @@ class GroupTable:
     sends: Ints
 
 
-def group_table(routes: Routes) -> GroupTable:
+def group_table(routes: PlannedGroups) -> GroupTable:
     """The groups of every switch for every class that has NICs."""
     network = routes.network
     classes, nic_of = np.unique(routes.nic_class, return_index=True)

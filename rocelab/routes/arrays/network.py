@@ -23,6 +23,22 @@ from rocelab.routes.flows import Bytes
 
 
 @dataclass(frozen=True, eq=False)
+class NetworkDetails:
+    """What does not follow from a kind of fabric, where nodes are wired as a lab's file says."""
+
+    ports: tuple[str, ...]
+    """The name of the port that each send leaves, as on the switch, 2L."""
+    interfaces: tuple[str, ...]
+    """Linux's name of it, 2L."""
+    order: Ints
+    """The place of each send among those of its node, as zebra sorts next hops, 2L."""
+    rank: Ints
+    """The place of each node by BGP identifier, N."""
+    valley_free: bool
+    """Whether switches of the lowest tier announce only what is theirs."""
+
+
+@dataclass(frozen=True, eq=False)
 class Network:
     """N nodes, L links, n NICs of up to p ports each.
 
@@ -62,6 +78,8 @@ class Network:
     """n."""
     home_leaves: Ints
     """Homes x p nodes, padded with NONE."""
+    details: NetworkDetails | None = None
+    """None for a fabric that is as its kind has it."""
 
     @property
     def nodes(self) -> int:
@@ -140,7 +158,14 @@ class Network:
 
     def send_name(self, send: int) -> str:
         """`ctsw2:rtsw1`: the node that sends and its interface."""
-        link = send // 2
-        sender, receiver = int(self.sender[send]), int(self.receiver[send])
-        interface = interface_name(self.node_names[receiver], int(self.parallel[link]))
-        return f"{self.node_names[sender]}:{interface}"
+        node = self.node_names[int(self.sender[send])]
+        if self.details is not None:
+            return f"{node}:{self.details.ports[send]}"
+        return f"{node}:{self.interface(send)}"
+
+    def interface(self, send: int) -> str:
+        """The interface that a send leaves."""
+        if self.details is not None:
+            return self.details.interfaces[send]
+        receiver = self.node_names[int(self.receiver[send])]
+        return interface_name(receiver, int(self.parallel[send // 2]))

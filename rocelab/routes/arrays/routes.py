@@ -101,6 +101,19 @@ class Groups(Protocol):
         ...
 
 
+class PlannedGroups(Groups, Protocol):
+    """The groups of planned routes, by classes of destinations."""
+
+    origins: Ints
+    """The leaves that announce each class, classes x p, padded with NONE."""
+    nic_class: Ints
+    """n, NONE for a NIC that no leaf announces."""
+
+    def members(self, hops: NextHops, row: int) -> Ints:
+        """The sends of one of some groups, in the kernel's order."""
+        ...
+
+
 class Routes:
     """The routes of a network whose links `link_up` (L, all by default) are up, after BGP
     converged.
@@ -113,7 +126,7 @@ class Routes:
         self.network = network
         self.ladder = Ladder(network)
         self.up = np.ones(network.links, np.bool_) if link_up is None else link_up
-        self.origins, self.nic_class = _classes(network, self.up)
+        self.origins, self.nic_class = classes_of(network, self.up)
         self._words = -(-len(self.origins) // _WORD)
         self._asn = self._asn_above_origins()
         by_origin = [self._above_origin(which, self.up) for which in range(self.origins.shape[1])]
@@ -323,7 +336,7 @@ class Routes:
         return refused
 
 
-def _classes(network: Network, up: Mask) -> tuple[Ints, Ints]:
+def classes_of(network: Network, up: Mask) -> tuple[Ints, Ints]:
     """The origins of each class, and the class of each NIC.
 
     A leaf announces its own single-port NICs whether their links are up or not.

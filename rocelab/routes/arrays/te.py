@@ -19,7 +19,7 @@ from rocelab.labfile.schemes.te import TeEngine
 from rocelab.routes.arrays.flows import Flows, Paths, joined_paths, paths_taken
 from rocelab.routes.arrays.groups import group_table
 from rocelab.routes.arrays.network import Network
-from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.routes import PlannedGroups
 from rocelab.routes.te.moves import place_optimum
 from rocelab.routes.te.optimum import least_maximum
 from rocelab.routes.te.search import FlowRequests, Offer, Placed, place_in_order, scratch, sums
@@ -31,7 +31,7 @@ _PORT_BITS, _SPORT_BITS = 2, 16
 
 def place_te(
     network: Network,
-    routes: Routes,
+    routes: PlannedGroups,
     flows: Flows,
     rate_bps: Floats,
     engine: TeEngine,
@@ -55,14 +55,16 @@ def place_te(
     return _chosen(placed.hops[problem.merged_of] != NONE, _whole(problem, placed), fallback)
 
 
-def least_utilisation(network: Network, routes: Routes, flows: Flows, rate_bps: Floats) -> float:
+def least_utilisation(
+    network: Network, routes: PlannedGroups, flows: Flows, rate_bps: Floats
+) -> float:
     """The least possible utilisation of the most used send between switches if flows are split at
     will: a lower bound for every placement. Arguments and errors are those of `place_te`."""
     problem = _problem(network, routes, flows, rate_bps)
     return least_maximum(problem.offer, problem.wanted, problem.order, _most_hops(network))
 
 
-def fall_back(paths_te: Paths, routes_after: Routes, fallback_paths: Paths) -> Paths:
+def fall_back(paths_te: Paths, routes_after: PlannedGroups, fallback_paths: Paths) -> Paths:
     """The paths until the controller's next round: a flow placed on a send that has failed since is
     hashed, onto its path of `fallback_paths`; all others stay.
 
@@ -114,7 +116,7 @@ class _Problem:
     """The sends to each NIC, M x p, in the order of `wanted.leaves`."""
 
 
-def _problem(network: Network, routes: Routes, flows: Flows, rate_bps: Floats) -> _Problem:
+def _problem(network: Network, routes: PlannedGroups, flows: Flows, rate_bps: Floats) -> _Problem:
     alive = np.repeat(routes.up, 2)
     table = group_table(routes)
     offer = Offer(
@@ -151,7 +153,7 @@ def _key(network: Network, flows: Flows) -> Longs:
     return keys
 
 
-def _alive(network: Network, routes: Routes) -> Mask:
+def _alive(network: Network, routes: PlannedGroups) -> Mask:
     """Which ports of each NIC are wired to a live link, n x p."""
     alive: Mask = (network.nic_links != NONE) & routes.up[network.nic_links]
     return alive
