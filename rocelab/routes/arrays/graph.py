@@ -126,10 +126,11 @@ def _sends_of_switches(
     is_switch = network.tier > 0
     kept = np.repeat(up, 2) & is_switch[network.sender] & is_switch[network.receiver]
     (sends,) = np.nonzero(kept)
-    sends = sends[np.lexsort((details.order[sends], network.sender[sends]))].astype(np.int32)
-    nodes, begins = np.unique(network.sender[sends], return_index=True)
-    ends = [*begins[1:].tolist(), len(sends)]
-    parts = [sends[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)]
+    place = np.lexsort((details.order[sends], network.sender[sends]))
+    in_order: Ints = sends[place].astype(np.int32)
+    nodes, begins = np.unique(network.sender[in_order], return_index=True)
+    ends = [*begins[1:].tolist(), len(in_order)]
+    parts = [in_order[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)]
     return [
         (int(node), part, network.receiver[part]) for node, part in zip(nodes, parts, strict=True)
     ]
