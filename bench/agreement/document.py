@@ -18,6 +18,7 @@ from bench.agreement.queues import Queues, joined
 from bench.agreement.significance import Verdict, distribution_p
 from rocelab import JobSpec, Pattern
 from rocelab.base.documents import Format
+from rocelab.base.statistics import Spread, spread
 from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.performance import PerformanceRow
 from rocelab.results.environment import Environment
@@ -127,6 +128,11 @@ class CellResult:
         return PerformanceRow(
             Pattern(self.job["pattern"]), self.job["ranks"], size, time_ns
         ).busbw_gbs
+
+    @property
+    def busbw(self) -> Spread:
+        """Of the lab's runs, GB/s."""
+        return spread([self.busbw_gbs(time_ns) for time_ns in self.lab_ns])
 
     @property
     def lab_runs(self) -> tuple[Run, ...]:

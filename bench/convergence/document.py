@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rocelab.base import quantities
 from rocelab.base.documents import Format
 from rocelab.results.convergence import MeasurementMethod
 from rocelab.results.environment import Environment
@@ -91,6 +92,17 @@ class CellResult:
     def is_whole(self) -> bool:
         return self.failed is None and len(self.failures) >= self.wanted
 
+    @property
+    def summary(self) -> Summary | None:
+        """Its row; None without failures."""
+        return summarise([one.failure for one in self.failures]) if self.failures else None
+
+    @property
+    def machine(self) -> tuple[str, str, int, int]:
+        """What cells that compare have in common."""
+        here = self.environment
+        return here.kernel, here.cpu_model, here.cpu_count, here.memory_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class LinkFailureTest:
@@ -148,6 +160,13 @@ class Summary:
     lost_max: int
     touched_median: int
     touched_max: int
+
+    def time(self, time_ns: int | None) -> str:
+        """One of its times as text, with how many failures have none."""
+        if time_ns is None:
+            return "never"
+        text = quantities.duration(time_ns) if time_ns else "0"
+        return f"{text} ({self.unrestored} never)" if self.unrestored else text
 
 
 def percentile(values: Sequence[int], share: float) -> int:
