@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,19 +148,44 @@ class Folder:
     @contextmanager
     def replacing(self, name: str, mode: int = FILE_MODE) -> Iterator[BinaryIO]:
         """A new file, to write, that has the name when the block ends without an error, and takes
-        it from an older one."""
+        it from an older one. What killed processes left of such files is removed."""
         self.check(name)
-        fresh = f".{name[:200]}.{token_hex(8)}.new"
+        self._remove_left(name)
+        with _named(self.path / name):
+            fresh, descriptor = self._fresh(name, mode)
         try:
-            with _named(self.path / name):
-                with os.fdopen(self._created(fresh, mode, os.O_WRONLY), "wb") as opened:
-                    yield opened
+            with _named(self.path / name), os.fdopen(descriptor, "wb") as opened:
+                yield opened
+                opened.flush()
                 here = self._descriptor
                 os.rename(fresh, name, src_dir_fd=here, dst_dir_fd=here)
         except BaseException:
             with suppress(OSError):
                 os.unlink(fresh, dir_fd=self._descriptor)
             raise
+
+    def _fresh(self, name: str, mode: int) -> tuple[str, int]:
+        """A new file that is to replace another, and a descriptor with which it is locked."""
+        while True:
+            fresh = f"{_fresh_stem(name)}{token_hex(8)}.new"
+            descriptor = self._created(fresh, mode, os.O_WRONLY)
+            # Some file systems have no locks.
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Before it was locked, another process may have removed it.
+            if os.fstat(descriptor).st_nlink:
+                return fresh, descriptor
+            os.close(descriptor)
+
+    def _remove_left(self, name: str) -> None:
+        """Remove the files of `_fresh` whose processes have ended: they have no lock."""
+        pattern = re.compile(rf"{re.escape(_fresh_stem(name))}[0-9a-f]{{16}}\.new")
+        # A folder may be writable and not readable.
+        with suppress(OSError):
+            for left in filter(pattern.fullmatch, self.names()):
+                with suppress(OSError), self.read(left) as opened:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(left, dir_fd=self._descriptor)
 
     def replace(self, name: str, content: str | bytes, mode: int = FILE_MODE) -> None:
         """Write a whole file, `replacing` an older one."""
@@ -244,6 +270,11 @@ class Folder:
             with suppress(PermissionError):
                 os.fchown(descriptor, *owner)
         return descriptor
+
+
+def _fresh_stem(name: str) -> str:
+    """What names of new files that are to replace `name` begin with."""
+    return f".{name[:200]}."
 
 
 def _lock(opened: int, path: Path) -> None:

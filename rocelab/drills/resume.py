@@ -15,7 +15,7 @@ from rocelab.base.outputs import RESULT
 from rocelab.base.wording import listed
 from rocelab.drills.plan import PlannedDrill, ProbePhase
 from rocelab.report.drill import drill_document
-from rocelab.report.renderers.page import html
+from rocelab.report.replay.recording import recording
 from rocelab.results.difference import ValueChange, changes
 from rocelab.results.drill import DrillResult, read_drill_result
 from rocelab.results.environment import Environment
@@ -37,7 +37,8 @@ def earlier_result(folder: Path, drill: PlannedDrill) -> DrillResult:
     with fitting(str(folder / RESULT)):
         _check_repeats(result, drill)
         # The report is of all repeats: what has none is refused before more are measured.
-        html(drill_document(result))
+        drill_document(result)
+        recording(result)
     return result
 
 

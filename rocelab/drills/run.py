@@ -41,7 +41,7 @@ from rocelab.report.drill import EVIDENCE, drawings, drill_document
 from rocelab.report.renderers.page import html
 from rocelab.results.drill import DrillResult, EndedEarly, PhaseRun, conclude
 from rocelab.results.environment import Environment
-from rocelab.runs.attempts import RETRIES, measure_valid
+from rocelab.runs.attempts import RETRIES, are_enough, measure_valid
 
 _NOT_ENDED = EndedEarly("it had not ended when this was written", failed=False)
 
@@ -66,12 +66,12 @@ def run_drill(
 
     The lab is brought up for it and taken down after it, also after an error or interrupt; with
     `use=kept(...)` it stays up, and is used if it is up already. `provider` makes its nodes. `lab`
-    is a lab that is up, to run the drill on instead of its own, with `use=kept(...)`. `out`
-    is a folder, made if missing, for `result.json` and `report.html`; with `overwrite` these may
-    exist and are replaced; with `resume` the drill goes on from the repeats in `out`, until as many
-    are valid as were asked for then, or now. `dilation` replaces that of the drill and of its lab.
-    `on_result` gets the result before it is written, also that of a drill that ends early with an
-    error, which is then raised.
+    is a lab that is up, to run the drill on instead of its own, with `use=kept(...)`. `out` is a
+    folder, made if missing, for `result.json` and `report.html`; with `overwrite` these may exist
+    and are replaced; with `resume` the drill goes on from the repeats in `out`, until as many are
+    valid as were asked for then, or now; if they already are, no lab is brought up. `dilation`
+    replaces that of the drill and of its lab. `on_result` gets the result before it is written,
+    also that of a drill that ends early with an error, which is then raised.
 
     Raises InputError (SpecError for a file) if the drill, its lab or `out` cannot be used, a lab of
     that name is up, or the repeats in `out` are of another drill, lab or machine; MachineError if
@@ -88,7 +88,8 @@ def run_drill(
         drill = _dilated(drill, dilation)
     chosen = Lab(lab.fabric) if lab else Lab(plan(lab_spec(drill, path)), provider)
     planned = plan_drill(drill, _as_it_runs(chosen.fabric))
-    need_root("a lab")
+    if not resume:
+        need_root("a lab")
     opened = nullcontext() if out is None else results_folder(out, overwrite=overwrite or resume)
     with opened as folder:
         earlier = earlier_result(folder.path, planned) if resume and folder is not None else None
@@ -97,6 +98,9 @@ def run_drill(
         if folder is not None and overwrite:
             folder.remove(EVIDENCE)
         measured = _Measured(planned, folder, repeats, earlier)
+        if earlier is not None and are_enough(measured.runs, measured.wanted, retries, _is_valid):
+            return _concluded(measured.result_of(earlier), folder, progress, on_result)
+        need_root("a lab")
         try:
             with use(chosen, progress) as running:
                 measured.on(running)
@@ -104,7 +108,7 @@ def run_drill(
                     measured.wanted,
                     retries,
                     lambda which: _run_phases(running, planned, which, evidence, progress),
-                    lambda runs: all(run.valid for run in runs),
+                    _is_valid,
                     measured.runs,
                     measured.keep,
                 )
@@ -117,10 +121,22 @@ def run_drill(
                         _write(result, folder, progress)
                     _report_kept_repeats(error, measured.kept, folder.path)
             raise
-        result = measured.result()
-        on_result(result)
-        if folder is not None:
-            _write(result, folder, progress)
+        return _concluded(measured.result(), folder, progress, on_result)
+
+
+def _is_valid(repeat: Sequence[PhaseRun]) -> bool:
+    return all(run.valid for run in repeat)
+
+
+def _concluded(
+    result: DrillResult,
+    folder: Folder | None,
+    progress: ProgressSink,
+    on_result: Callable[[DrillResult], object],
+) -> DrillResult:
+    on_result(result)
+    if folder is not None:
+        _write(result, folder, progress)
     return result
 
 
@@ -150,6 +166,12 @@ class _Measured:
             check_machine(self._folder.path, self._earlier, environment)
             environment = self._earlier.environment
         self.environment, self._notes = environment, lab.notes
+
+    def result_of(self, earlier: DrillResult) -> DrillResult:
+        """The result of earlier repeats alone."""
+        self.environment = earlier.environment
+        self._notes = tuple(note for note in earlier.notes if note not in self._drill.notes)
+        return self.result()
 
     def keep(self) -> None:
         """Write the repeats so far, which a killed process then leaves."""

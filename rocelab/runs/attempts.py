@@ -6,7 +6,7 @@ their reasons and enter no figure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 RETRIES = 2
@@ -31,10 +31,17 @@ def measure_valid(
     called.
     """
     runs = [] if runs is None else runs
-    while sum(map(is_valid, runs)) < wanted and len(runs) < wanted + retries:
+    while not are_enough(runs, wanted, retries, is_valid):
         runs.append(measure(_which(len(runs) + 1, wanted)))
         on_run()
     return runs
+
+
+def are_enough(
+    runs: Sequence[_Run], wanted: int, retries: int, is_valid: Callable[[_Run], bool]
+) -> bool:
+    """Whether `measure_valid` would measure no more after these."""
+    return sum(map(is_valid, runs)) >= wanted or len(runs) >= wanted + retries
 
 
 def _which(number: int, wanted: int) -> str:

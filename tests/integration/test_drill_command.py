@@ -279,6 +279,10 @@ def test_an_interrupted_drill_leaves_its_repeats_and_goes_on_from_them(kept: Pat
     assert_all_repeats(result)
     assert result.environment == early.environment
 
+    again = rocelab("drill", "run", kept, "--retries", "20", "--resume", folder)
+    assert again.returncode == resumed.returncode, "it would refuse to bring up a lab that is up"
+    assert from_json((folder / "result.json").read_text()) == result
+
     other = kept.with_name("other.yaml")
     other.write_text(kept.read_text().replace("flows: 8", "flows: 7"))
     refused = rocelab("drill", "run", other, "--keep", "--resume", folder)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,56 @@ def test_one_command_at_a_time_writes_results_to_a_folder(tmp_path: Path) -> Non
         raise AssertionError("not reached")
     with results_folder(tmp_path, overwrite=True):
         pass
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from rocelab.base.outputs import open_folder
+with open_folder(Path(sys.argv[1])) as folder, folder.replacing("result.json") as opened:
+    opened.write(b"half")
+    opened.flush()
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process amid writing a result."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        yield process
+        process.kill()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(
+    writer: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    (half,) = tmp_path.iterdir()
+    others = [tmp_path / ".result.json.mine.new", tmp_path / ".report.html.0123456789abcdef.new"]
+    for other in others:
+        other.touch()
+    writer.kill()
+    writer.wait()
+    assert half.read_text() == "half"
+    with open_folder(tmp_path) as folder:
+        folder.replace(RESULT, "whole")
+    assert set(tmp_path.iterdir()) == {tmp_path / RESULT, *others}
+
+
+def test_what_a_living_process_writes_stays(writer: subprocess.Popen[str], tmp_path: Path) -> None:
+    with open_folder(tmp_path) as folder:
+        folder.replace(RESULT, "mine")
+    assert writer.communicate("")[0] == ""
+    assert [path.name for path in tmp_path.iterdir()] == [RESULT]
+    assert (tmp_path / RESULT).read_text() == "half", "the last one to end"
 
 
 @pytest.mark.parametrize("error", [InputError("x"), KeyboardInterrupt()])
