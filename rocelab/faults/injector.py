@@ -287,7 +287,8 @@ class Injector:
 def wait_for_effect(
     lab: RunningLab, fault: Fault, recorded: RecordedFault, intact: frozenset[str]
 ) -> None:
-    """Return once nothing of what was `intact` before a fault was injected is so any more.
+    """Return once nothing of what was `intact` before a fault was injected is so any more, and the
+    fault, unless it is over at once, finds something of itself to undo.
 
     A lab that has another fault on one of its nodes is not looked at: what that one has taken away
     this one cannot change. Raises ExpectationError where there was nothing that the fault could
@@ -297,7 +298,8 @@ def wait_for_effect(
     if any(set(other.spec.resolve(lab.fabric).nodes) & set(fault.nodes) for other in others):
         return
     deadline = time.monotonic() + PROOF_TIMEOUT_S
-    while unseen := _unseen_effect(lab, fault, intact):
+    is_over = recorded.spec.instant
+    while unseen := _unseen_effect(lab, fault, intact) or _unseen_trace(lab, fault, is_over):
         if not intact or time.monotonic() > deadline:
             raise ExpectationError(unseen, hint=f"`rocelab status {lab.name}` says how the lab is")
         time.sleep(PROOF_STEP_S)
@@ -315,6 +317,14 @@ def _unseen_effect(lab: RunningLab, fault: Fault, intact: frozenset[str]) -> str
     if left:
         return f"{named} had no visible effect: {'; '.join(sorted(left)[:SHOWN])}"
     return None
+
+
+def _unseen_trace(lab: RunningLab, fault: Fault, is_over: bool) -> str | None:
+    """Why a fault that says that it took effect cannot be taken for one: nothing of it could be
+    undone. None where something could, and for one that is over at once."""
+    if is_over or fault.remains(lab):
+        return None
+    return f"{fault.kind} of {fault.subject} had no visible effect: nothing of it is left to undo"
 
 
 def _named(faults: Sequence[Fault]) -> str:

@@ -122,6 +122,7 @@ def test_what_a_fault_does_is_seen(lab: RunningLab, name: str) -> None:
         wait_until(lambda: is_seen(held.fault, lab, before), f"{name} is seen")
         injector.look(held)
         assert injector.unseen == []
+        assert held.recorded.spec.instant or held.fault.remains(lab)
 
 
 @pytest.mark.parametrize("name", ["route-leak", "route-leak without filters", "bad-prefix"])

@@ -33,6 +33,9 @@ from rocelab.planning import build as building
 from rocelab.report.renderers.terminal import print_blocks, print_document
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
+from rocelab.results.kpi import Kpi, Quantity
+from rocelab.results.kpis import KPIS
+from rocelab.results.probes import ProbeRun
 from tests.helpers import phases_sample, report_sample
 from tests.unit.conftest import CommandLine
 
@@ -405,3 +408,25 @@ def test_a_result_has_the_command_line_as_it_was_typed(monkeypatch: pytest.Monke
     assert environment_with("8.4").command == "rocelab drill run 'my drill.yaml'"
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "tests"])
     assert environment_with("8.4").command is None
+
+
+def test_where_a_kpi_raises_junit_and_markdown_have_the_error(
+    rocelab: Rocelab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = report_sample.result()
+
+    def raises(_: ProbeRun) -> float:
+        return 1 / 0
+
+    broken = Kpi("broken", Quantity.COUNT, "Broken", "what raises", of_probes=raises)
+    monkeypatch.setitem(KPIS, "broken", broken)
+    monkeypatch.setattr("rocelab.drills.run.run_drill", lambda *_, **__: result)
+    xml, text = tmp_path / "junit.xml", tmp_path / "summary.md"
+    options = ("--out", tmp_path / "out", "--junit", xml, "--markdown", text)
+    code, _, errors = rocelab("drill", "run", "link-flap", *options)
+    assert code not in (0, 1)
+    assert "division by zero" in errors
+    case = Xml.parse(xml).find("testsuite/testcase/error")
+    assert case is not None
+    assert "division by zero" in str(case.get("message"))
+    assert "division by zero" in text.read_text()

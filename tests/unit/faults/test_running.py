@@ -28,6 +28,7 @@ class Cable:
     subject: str
     shown_after: int = 0
     has_carrier: bool = True
+    leaves_trace: bool = True
     log: str = ""
     kind: str = "carrier-down"
 
@@ -52,7 +53,8 @@ class Cable:
         return Bracket.now()
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
-        return ()
+        is_pulled = self.leaves_trace and "inject" in self.log and "restore" not in self.log
+        return (f"{self.subject} has no carrier",) if is_pulled else ()
 
 
 Cabling = Callable[..., Cable]
@@ -106,6 +108,16 @@ def test_a_fault_without_effect_is_undone_and_said(
     with pytest.raises(ExpectationError, match="had no visible effect: rtsw1:ctsw1 has"):
         leave(lab, "rtsw1:ctsw1")
     assert idle.log == "prepare inject restore "
+    assert read_faults(LabFiles(lab.name)) == ()
+
+
+def test_a_fault_that_only_says_that_it_took_effect_is_undone_and_said(
+    lab: RunningLab, cable: Cabling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(injector, "PROOF_TIMEOUT_S", 0.0)
+    cable("rtsw1:ctsw1", leaves_trace=False)
+    with pytest.raises(ExpectationError, match="no visible effect: nothing of it is left to undo"):
+        leave(lab, "rtsw1:ctsw1")
     assert read_faults(LabFiles(lab.name)) == ()
 
 

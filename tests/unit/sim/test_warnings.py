@@ -203,6 +203,18 @@ def test_a_ring_within_servers_that_crosses_spines_is_named(fabric: dict[str, An
     assert not warned(aware, "of the same server")
 
 
+@pytest.mark.parametrize(("share", "is_named"), [(0.0199, False), (0.0201, True)])
+def test_hops_within_servers_are_named_from_a_fiftieth_of_the_bytes_on(
+    share: float, is_named: bool, tmp_path: Path
+) -> None:
+    inside = round(share * 10**6)
+    file = tmp_path / "flow.txt"
+    file.write_text(f"2\n0 1 3 100 {inside} 2.0\n0 2 3 100 {10**6 - inside} 2.0\n")
+    places = ["srv1-1:1", "srv1-1:2", "srv2-1:1"]
+    report = simulate(spec_of(RAIL), [job_of(flows={"file": str(file)}, placement=places)])
+    assert bool(warned(report, "of the same server")) == is_named
+
+
 def test_nics_on_one_leaf_cross_no_spine() -> None:
     assert not warned(simulate(spec_of(CLOS), [collective()]), "of the same server")
 
