@@ -183,7 +183,7 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
         folders = {node.name: DaemonFiles(Path(scratch, node.name)) for node in fabric.switches}
         for node in fabric.switches:
             files = folders[node.name]
-            names = installation.daemons(FRR.daemons(fabric))
+            names = installation.daemons(FRR.daemons(fabric, node))
             configuration = FRR.configuration(
                 fabric, node, names, files.daemon_folder, interfaces=False
             )
@@ -317,7 +317,7 @@ def _document(
                 + " ".join(installation.command(daemon, files)),
             }
             for name, files in folders.items()
-            for daemon in installation.daemons(FRR.daemons(fabric))
+            for daemon in installation.daemons(FRR.daemons(fabric, fabric.node(name)))
         ],
     }
 

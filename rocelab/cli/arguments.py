@@ -198,7 +198,7 @@ def running_lab(text: str | None) -> RunningLab:
             )
         text = names[0]
     lab = RunningLab.open(text)
-    if lab.fabric.observed is None and made_nodes(lab.runtime.files) == 0:
+    if not lab.fabric.is_adopted and made_nodes(lab.runtime.files) == 0:
         raise left_behind(lab.name)
     if text != lab.name:
         _note_changes(text, lab)

@@ -91,7 +91,7 @@ def up(
     show_blocks(seconds_table(seconds))
     say(
         f"lab {chosen.name} is up: {len(fabric.switches):,} switches, "
-        f"{len(fabric.servers):,} servers, {len(fabric.sessions):,} BGP sessions"
+        f"{len(fabric.servers):,} servers, {sum(fabric.session_ends.values()) // 2:,} BGP sessions"
     )
 
 

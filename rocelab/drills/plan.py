@@ -169,7 +169,7 @@ def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[ProbeStream, ...]
 def _as_allowed(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str, ...]]:
     """The drill with only what may be done to the lab, and notes of what was left out: faults alone
     may change a lab that was adopted. Raises InputError for a phase with seeds of its own."""
-    if fabric.observed is None:
+    if not fabric.is_adopted:
         return drill, ()
     if any(phase.seed is not None for phase in drill.phases):
         raise InputError(

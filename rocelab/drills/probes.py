@@ -94,7 +94,7 @@ def _compare_hashing(
     problems: tuple[str, ...] = ()
     # A kernel without seeds has one hash for all, and an adopted lab keeps its own: there is
     # nothing to compare.
-    settable = kernel.seeds_supported() and fabric.observed is None
+    settable = kernel.seeds_supported() and not fabric.is_adopted
     others = (
         [other for other in phase.spec.compare_hashing if other != own_seed] if settable else []
     )

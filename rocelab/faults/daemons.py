@@ -71,7 +71,10 @@ class DaemonFaultSpec(SwitchFaultSpec):
         switch runs none of that name with any release."""
         stack, switch = stack_for(fabric), self.find(fabric)
         if fabric.observed is None:
-            known: Sequence[str] = (*stack.of_some_releases, *stack.daemons(fabric))
+            known: Sequence[str] = (
+                *stack.of_some_releases,
+                *stack.daemons(fabric, fabric.node(switch)),
+            )
         else:
             known = fabric.observed.daemons.get(switch, ())
         daemon = self.daemon or stack.speaker

@@ -419,7 +419,7 @@ def _prove(lab: RunningLab, restored: Sequence[tuple[Fault, RecordedFault]]) -> 
         raise failures[0]
     if left:
         hint = f"bring the lab up again, after `rocelab down {lab.name}`"
-        if lab.fabric.observed is not None:
+        if lab.fabric.is_adopted:
             hint = f"repair it in the node, then `rocelab release {lab.name}`"
         raise ExpectationError("; ".join(left), hint=hint)
 

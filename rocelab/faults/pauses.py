@@ -16,7 +16,7 @@ from rocelab.record import LabFiles
 
 def lossless_plan(fabric: Fabric) -> PausePlan:
     """The lossless classes of a fabric. Raises InputError if it has none."""
-    if fabric.observed is not None:
+    if fabric.is_adopted:
         raise InputError(
             f"lab {fabric.name} was adopted: its ports have no lossless classes",
             hint="loss, delay and carrier-down work on any link",

@@ -58,12 +58,15 @@ def check_stack(fabric: Fabric) -> None:
 
 
 def check_rendered(fabric: Fabric) -> None:
-    """Raises InputError if the lab was adopted: its configuration is not rendered here. Raises as
-    `check_stack`."""
+    """Raises InputError if the lab was adopted or runs the user's own configuration: its policy is
+    not rendered here. Raises as `check_stack`."""
     check_stack(fabric)
-    if fabric.observed is not None:
+    routing = fabric.spec.routing
+    if fabric.is_adopted or routing.config is not None or routing.templates is not None:
+        why = "was adopted" if fabric.is_adopted else "runs a configuration of its own"
         raise InputError(
-            f"lab {fabric.name} was adopted, and this fault changes policy that rocelab renders",
+            f"not applicable: lab {fabric.name} {why}, and this fault changes policy that rocelab "
+            "renders",
             hint="session-reset, daemon-crash and daemon-hang work on its FRR",
         )
 

@@ -15,7 +15,7 @@ from rocelab.base.errors import ExpectationError
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.labfile.base import MS
 from rocelab.linux.fibwatch import FibAction, FibEvent, FibWatch
-from rocelab.planning.fabric import Fabric
+from rocelab.planning.fabric import Fabric, RouteBasis
 from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.routing import daemons
 from rocelab.routing.answers import UnreadableAnswerError
@@ -50,7 +50,7 @@ class SwitchHandle(Protocol):
 def convergence_timeout_s(fabric: Fabric) -> float:
     """The time limit for a fabric: a minute, and more where there are thousands of sessions, or
     where others set its timers: FRR by itself tries a lost session again after 120 s."""
-    least_s = 60.0 if fabric.observed is None else 180.0
+    least_s = 60.0 if fabric.basis is RouteBasis.PLANNED else 180.0
     return least_s + 0.1 * len(fabric.trunks)
 
 

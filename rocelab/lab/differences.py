@@ -15,13 +15,11 @@ from enum import StrEnum
 from rocelab.base.workers import workers
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import fib, namespaces, netlink
-from rocelab.linux.fib import KernelRoute
+from rocelab.linux.fib import RTPROT_KERNEL, KernelRoute
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.planning.routes import NextHops, expected_routes, expected_width
 from rocelab.routes.planned import connected_prefix
 
-RTPROT_KERNEL = 2
-"""Of routes that the kernel adds with a port's address (include/uapi/linux/rtnetlink.h)."""
 _SHOWN = 3
 
 
@@ -59,7 +57,7 @@ def read_differences(lab: RunningLab) -> tuple[Difference, ...]:
         parts = (
             {} if routes is None else route_differences(fabric, node, expected[node.name], routes)
         )
-        if fabric.observed is None:
+        if not fabric.is_adopted:
             parts[DifferenceKind.CONFIGURATION] = tuple(_configuration(lab, node))
         return [
             Difference(node.name, kind, subjects) for kind, subjects in parts.items() if subjects
@@ -106,8 +104,8 @@ def route_differences(
     ]
     return {
         DifferenceKind.MISSING: tuple(missing),
-        DifferenceKind.EXTRA: tuple(extra) if fabric.observed is None else (),
-        DifferenceKind.PORTS: tuple(elsewhere) if fabric.observed is None else (),
+        DifferenceKind.EXTRA: () if fabric.is_adopted else tuple(extra),
+        DifferenceKind.PORTS: () if fabric.is_adopted else tuple(elsewhere),
     }
 
 
@@ -123,7 +121,9 @@ def _configuration(lab: RunningLab, node: Node) -> Iterator[str]:
     handle, names = lab.node(node.name), lab.daemons_of(node.name)
     logs = handle.daemon_files.daemon_folder
     planned = handle.stack.configuration(lab.fabric, node, names, logs, interfaces=False)
-    for daemon, text in planned.items():
+    for daemon in names:
+        whole = handle.daemon_files.whole(daemon)
+        text = whole.read_text() if whole.exists() else planned[daemon]
         try:
             changes = handle.stack.configuration_changes(handle.daemon_files, daemon, text)
         except OSError:

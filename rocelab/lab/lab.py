@@ -291,11 +291,10 @@ class RunningLab:
             )
 
     def daemons_of(self, node: str) -> tuple[str, ...]:
-        """The routing daemons that a node should run, in start order: the same on every switch that
-        rocelab planned. Raises as `installation`."""
+        """The routing daemons that a node should run, in start order. Raises as `installation`."""
         if self.fabric.observed is not None:
             return self.fabric.observed.daemons.get(node, ())
-        return self.runtime.daemons if self.fabric.node(node).is_switch else ()
+        return self.runtime.daemons_of(self.fabric.node(node))
 
     @property
     def is_running(self) -> bool:
@@ -311,7 +310,11 @@ class RunningLab:
     def start(self, progress: ProgressSink = no_progress, *, keep: bool = False) -> None:
         """Bring up this lab, which is not. `keep` and errors: as of `Lab.up`."""
         collect = None if self.on_unconverged is None else partial(self.on_unconverged, self)
-        self.runtime.up(progress, collect, keep=keep)
+        try:
+            self.runtime.up(progress, collect, keep=keep)
+        finally:
+            # A lab of the user's own routing is known once it is whole.
+            self.fabric = self.runtime.fabric
         self.notes += self.runtime.notes + too_small(self.fabric)
 
     @property

@@ -37,7 +37,7 @@ def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> N
         nodes = {node: os.open(files.netns_of(node), os.O_RDONLY) for node in address_of}
         try:
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
-                netlink.send_batch(channel, [_link(BRIDGE, [rtnetlink.bridge()])])
+                netlink.send_batch(channel, [_link(BRIDGE, [rtnetlink.of_kind("bridge")])])
                 bridge = socket.if_nametoindex(BRIDGE)
                 pairs = [_pair(node, bridge, to) for node, to in nodes.items()]
                 netlink.send_batch(channel, [*pairs, *_address(BRIDGE, str(FIRST_ADDRESS))])

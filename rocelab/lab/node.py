@@ -256,6 +256,11 @@ class NamespaceNode:
             self.stack.await_start(name, self.daemon_files)
         except OSError as error:
             raise daemons.not_started(name, self.daemon_files, str(error)) from None
+        if part := self.stack.loading(name, self.daemon_files):
+            done = self.exec([*self.command_line, *part], timeout_s=daemons.START_TIMEOUT_S)
+            if done.returncode != 0:
+                said = (done.stdout + done.stderr).strip()
+                raise daemons.not_started(name, self.daemon_files, said)
         pid = self.daemons().get(name)
         if pid is not None:
             self.stack.schedule(name, pid, niceness)

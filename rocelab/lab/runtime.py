@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 
 from rocelab.base.doors import plugins
@@ -36,11 +36,14 @@ from rocelab.lab.convergence import (
 )
 from rocelab.lab.node import NamespaceNode, VethLink
 from rocelab.lab.providers import NodeProvider
+from rocelab.lab.stillness import StillnessWait
 from rocelab.lab.teardown import take_down, tear_down
+from rocelab.labfile.observed import with_observed
 from rocelab.linux import namespaces, netlink
 from rocelab.linux import settings as kernel
 from rocelab.linux.fibwatch import FibWatch
 from rocelab.linux.rights import check_rights, may_prioritise
+from rocelab.planning.build import plan
 from rocelab.planning.delays import lab_delay_ns
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.planning.settings import node_settings, port_settings
@@ -79,10 +82,11 @@ class LabRuntime:
         made."""
         return read_installation(self.files.root)
 
-    @property
-    def daemons(self) -> tuple[str, ...]:
-        """The daemons that every switch runs, in start order. Raises as `installation` does."""
-        return self.installation.daemons(stack_for(self.fabric).daemons(self.fabric))
+    def daemons_of(self, node: Node) -> tuple[str, ...]:
+        """The daemons that a node runs, in start order. Raises as `installation` does."""
+        if not node.is_switch:
+            return ()
+        return self.installation.daemons(stack_for(self.fabric).daemons(self.fabric, node))
 
     def node(self, name: str) -> NamespaceNode:
         """Raises KeyError when the fabric has no such node."""
@@ -186,14 +190,39 @@ class LabRuntime:
                 with self._stage("daemons"):
                     self._start_daemons(progress)
                 with self._stage("convergence"):
-                    wait = ConvergenceWait(self.fabric, self.node)
-                    timeout_s = convergence_timeout_s(self.fabric)
-                    wait.run(watch, timeout_s, progress)
-                    self._end_start_up()
-                    wait_for_bfd(self.fabric, self.node, timeout_s, progress)
-                    # A session that fell meanwhile took its routes with it.
-                    if wait.run(watch, timeout_s, progress):
-                        wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+                    if self.fabric.spec.routing.is_own:
+                        self._await_stillness(watch, progress)
+                    else:
+                        self._await_routes(watch, progress)
+
+    def _await_routes(self, watch: FibWatch, progress: ProgressSink) -> None:
+        """Return when all has come up that the fabric's policy says."""
+        wait = ConvergenceWait(self.fabric, self.node)
+        timeout_s = convergence_timeout_s(self.fabric)
+        wait.run(watch, timeout_s, progress)
+        self._end_start_up()
+        wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+        # A session that fell meanwhile took its routes with it.
+        if wait.run(watch, timeout_s, progress):
+            wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+
+    def _await_stillness(self, watch: FibWatch, progress: ProgressSink) -> None:
+        """Return when the lab is whole by its own routing; its fabric then has what it has."""
+        wait = StillnessWait(self.fabric, self.node, self.daemons_of)
+        observed = wait.run(watch, convergence_timeout_s(self.fabric), progress)
+        self.fabric = plan(with_observed(self.fabric.spec, observed))
+        for node in self.fabric.switches:
+            self._keep_configuration(node)
+        self._end_start_up()
+
+    def _keep_configuration(self, node: Node) -> None:
+        """Keep what a switch's daemons run, which `rocelab.lab.differences` compares with later."""
+        handle = self.node(node.name)
+        files = handle.daemon_files
+        for daemon in self.daemons_of(node):
+            with suppress(OSError):
+                text = handle.stack.running_configuration(files, daemon)
+                write_file(files.whole(daemon), text)
 
     def _finish(self, progress: ProgressSink) -> None:
         """Add what a lab has beside its routes."""
@@ -297,16 +326,16 @@ class LabRuntime:
 
     def _start_daemons(self, progress: ProgressSink) -> None:
         fabric = self.fabric
-        names = self.daemons
         preloads = memory.read_memory(self.files.root).preloads
         library = memory.library().read_bytes() if preloads else None
         # Without this right, a raised niceness could not be lowered again.
         in_order = may_prioritise()
-        stack = stack_for(fabric)
+        stack, installation = stack_for(fabric), self.installation
         ports_first = stack.opens_from_above(fabric) or not fabric.numbered
 
         def start(name: str) -> None:
             node, planned = self.node(name), fabric.node(name)
+            names = installation.daemons(stack.daemons(fabric, planned))
             logs = node.daemon_files.daemon_folder
             node.configure_daemons(
                 stack.configuration(fabric, planned, names, logs, interfaces=False)

@@ -46,7 +46,7 @@ def read_deviations(fabric: Fabric, files: LabFiles) -> tuple[Deviation, ...]:
 
     Raises PermissionError without the rights to enter its namespaces.
     """
-    read = _of_planned if fabric.observed is None else _of_adopted
+    read = _of_adopted if fabric.is_adopted else _of_planned
     recorded = recorded_faults(files).values()
     excused = {item for fault in recorded for item in fault.get("settings", {}).items()}
     result: list[Deviation] = []

@@ -8,7 +8,6 @@ report. `rocelab health` asks the same: `LabStatus.problems` says which processe
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -211,7 +210,7 @@ def read_status(lab: RunningLab, answer_s: float = ANSWER_TIMEOUT_S) -> LabStatu
         name: {prefix: expected_width(fabric, links) for prefix, links in routes.items()}
         for name, routes in expected_routes(fabric).items()
     }
-    sessions = Counter(end.node for link in fabric.sessions for end in (link.a, link.b))
+    sessions = fabric.session_ends
 
     def read(node: Node) -> NodeStatus:
         if not node.is_switch:

@@ -17,6 +17,7 @@ from rocelab.base.wording import RefusedError, name_hint, shown
 from rocelab.fabrics.door import KINDS, roles
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.model import LabSpec
+from rocelab.labfile.observed import ObservedLabSpec
 from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR
 from rocelab.labfile.stacks import stack_names
 
@@ -41,6 +42,7 @@ class AdoptedNodeSpec(SpecModel):
     loopback: str | None = None
     hash_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     daemons: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    peers: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 class AdoptedPort(SpecModel):
@@ -103,7 +105,8 @@ def recorded_spec(document: Mapping[str, Any], plugins: Iterable[str] = ()) -> L
     stack = _named(document, "routing", "stack")
     if stack is not None and stack not in stack_names():
         raise _gone(f"there is no routing stack {stack}", plugins)
-    return LabSpec.model_validate(document)
+    model = ObservedLabSpec if "observed" in document else LabSpec
+    return model.model_validate(document)
 
 
 def _named(document: Mapping[str, Any], block: str, key: str) -> str | None:

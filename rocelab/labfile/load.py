@@ -26,6 +26,7 @@ from rocelab.base.wording import (
 )
 from rocelab.labfile.base import is_name
 from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.configuration import read_files
 from rocelab.labfile.fields import (
     FieldPlace,
     choices,
@@ -45,8 +46,14 @@ Found = tuple[FieldPlace, ErrorDetails]
 
 
 def load_spec(path: Path) -> LabSpec:
-    """The lab that a YAML file describes. Raises SpecError with every problem of a stage."""
-    return validate(with_contents(read_source(path), path.parent), LabSpec)
+    """The lab that a YAML file describes, with what the files that it names hold. Raises SpecError
+    with every problem of a stage."""
+    spec = validate(with_contents(read_source(path), path.parent), LabSpec)
+    routing = spec.routing
+    if routing.config is None and routing.templates is None:
+        return spec
+    held = dict(read_files(routing.config, routing.templates, path, spec.switches))
+    return spec.model_copy(update={"routing": routing.model_copy(update=held)})
 
 
 def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:

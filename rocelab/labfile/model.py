@@ -7,7 +7,7 @@ within 198.18.0.0/15.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -24,7 +24,15 @@ from rocelab.fabrics.layout import Layout
 from rocelab.fabrics.overrides import OverridesSpec, overridden
 from rocelab.labfile.addresses import AddressesSpec, check_numbers
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel, short_form
+from rocelab.labfile.configuration import (
+    ConfigSpec,
+    ExpectSpec,
+    TemplatesSpec,
+    check_names,
+)
+from rocelab.labfile.frr_file import START_ORDER
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
+from rocelab.labfile.policy import PolicySpec, policy_of
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SCHEMES, SchemeSpec
@@ -107,6 +115,15 @@ def _stack_names(schema: dict[str, object]) -> None:
     schema["enum"] = stack_names()
 
 
+def _daemon(name: str) -> str:
+    if name not in START_ORDER:
+        raise RefusedError(f"FRR has no daemon {name}", name_hint(name, START_ORDER))
+    return name
+
+
+DaemonName = Annotated[str, AfterValidator(_daemon)]
+
+
 class RoutingSpec(SpecModel):
     """eBGP to RFC 7938: one session per link, ECMP over equal AS-path lengths."""
 
@@ -159,6 +176,36 @@ class RoutingSpec(SpecModel):
             "on all that it learns, and packets that came down may go up again"
         ),
     ] = True
+    policy: Annotated[
+        Mapping[str, PolicySpec],
+        Field(description="by role or node, what BGP does beside the fabric's own policy"),
+    ] = Field(default_factory=dict)
+    templates: Annotated[
+        TemplatesSpec | None,
+        Field(
+            description="a folder of Jinja2 templates that extend or replace those of the kit",
+        ),
+        short_form({"type": "string"}),
+    ] = None
+    config: Annotated[
+        ConfigSpec | None,
+        Field(description="the files of whole switches, such as configs/{node}.conf"),
+        short_form({"type": "string"}),
+    ] = None
+    daemons: Annotated[
+        Mapping[str, Annotated[tuple[DaemonName, ...], Field(strict=False, min_length=1)]],
+        Field(
+            description="by role or node, the daemons that run, where templates or files do not "
+            "say it; zebra always runs"
+        ),
+    ] = Field(default_factory=dict)
+    expect: Annotated[
+        ExpectSpec | None,
+        Field(
+            description="what the lab has when it is whole, if its routing is the user's own; left "
+            "out: what it has when its routes are first still"
+        ),
+    ] = None
 
     @field_validator("bfd", mode="before")
     @classmethod
@@ -181,6 +228,28 @@ class RoutingSpec(SpecModel):
                 "BGP timers are whole seconds (RFC 4271 section 4.2)",
             )
         return value
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the user's configuration decides routes, and not the fabric's own policy."""
+        blocks = (self.templates, self.config)
+        return any(block is not None for block in blocks) or any(
+            policy.decides_routes for policy in self.policy.values()
+        )
+
+    def policy_of(self, node: str, role: str) -> PolicySpec:
+        """The policy of a switch."""
+        return policy_of(self.policy, node, role)
+
+    @model_validator(mode="after")
+    def _expectations_are_of_own_routing(self) -> Self:
+        if self.expect is not None and not self.is_own:
+            raise RefusedError(
+                "expected none: the kit's own policy says what a whole lab has",
+                "leave routing.expect out, or give routing.config or routing.templates",
+                keys=("expect",),
+            )
+        return self
 
     @model_validator(mode="after")
     def _hold_outlasts_keepalive(self) -> Self:
@@ -396,7 +465,10 @@ class LabSpec(SpecModel):
     def is_usual(self) -> bool:
         """Whether nodes, links and addresses follow from the kind of fabric alone."""
         return (
-            self.fabric.is_regular and self.overrides.is_empty and self.addresses == AddressesSpec()
+            self.fabric.is_regular
+            and self.overrides.is_empty
+            and self.addresses == AddressesSpec()
+            and self.routing.config is None
         )
 
     def layout(self) -> Layout:
@@ -413,6 +485,29 @@ class LabSpec(SpecModel):
     def counts(self) -> HomeCounts:
         """The size of the fabric."""
         return counted(self.layout()) if self.overrides.is_rewired else self.fabric.counts()
+
+    @model_validator(mode="after")
+    def _routing_names_roles_and_nodes(self) -> Self:
+        routing = self.routing
+        files = routing.config.files if routing.config is not None else {}
+        blocks: dict[str, Iterable[str]] = {
+            "policy": routing.policy,
+            "daemons": routing.daemons,
+            "expect": () if routing.expect is None else routing.expect.next_hops,
+            "config": () if isinstance(files, str) else files,
+        }
+        if any(blocks.values()):
+            switches = self.switches
+            for block, names in blocks.items():
+                roles = () if block == "config" else switches.values()
+                check_names(block, names, {*switches, *roles})
+        return self
+
+    @property
+    def switches(self) -> dict[str, str]:
+        """The names of the switches, with the names of their roles."""
+        sites = self.layout().sites
+        return {site.name: site.role.name for site in sites if site.role.is_switch}
 
     @property
     def is_numbered(self) -> bool:
@@ -440,4 +535,6 @@ def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
                 names.append(f"{above}{key}")
         return names
 
-    return tuple(keys(wanted.model_dump(mode="json"), running.model_dump(mode="json"), ""))
+    of_file = set(LabSpec.model_fields)
+    first, second = (spec.model_dump(mode="json", include=of_file) for spec in (wanted, running))
+    return tuple(keys(first, second, ""))

@@ -29,6 +29,8 @@ RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_NEWNEXTHOP, RTM_DELNEXTHOP, RTM_GETNEXTHOP = 104, 105, 106
 RT_TABLE_MAIN = 254
 RTN_UNICAST = 1
+RTPROT_KERNEL = 2
+"""Of routes that the kernel adds with a port's address."""
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_MULTIPATH = 1, 4, 5, 6, 9
 RTA_VIA, RTA_NH_ID = 18, 30
 RTNH_F_DEAD, RTNH_F_LINKDOWN = 1, 16
@@ -213,6 +215,18 @@ def used(routes: Iterable[KernelRoute]) -> Iterable[KernelRoute]:
         if place not in best or route.metric < best[place].metric:
             best[place] = route
     return best.values()
+
+
+def routed(routes: Iterable[KernelRoute], names: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
+    """Of the routes that daemons or people have set, by prefix, the interfaces of the next hops;
+    `names` has those of interest by their indexes, and routes by others are left out."""
+    return {
+        route.prefix: tuple(names[hop.interface] for hop in route.hops)
+        for route in used(routes)
+        if route.protocol != RTPROT_KERNEL
+        and route.hops
+        and all(hop.interface in names for hop in route.hops)
+    }
 
 
 def live_widths(routes: Iterable[KernelRoute]) -> dict[str, int]:

@@ -17,10 +17,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from rocelab.linux import fib, links, netlink
+from rocelab.linux.fib import RTPROT_KERNEL
 from rocelab.linux.links import KernelLink
 
 RTM_NEWADDR, RTM_NEWNEIGH = 20, 28
-RTPROT_KERNEL, RTPROT_STATIC = 2, 4
+RTPROT_STATIC = 4
 RTM_F_CLONED = 0x200
 RTA_CACHEINFO, RTA_TABLE, RTA_ENCAP_TYPE, RTA_ENCAP = 12, 15, 21, 22
 IFA_PROTO = 11

@@ -44,9 +44,9 @@ def change_link(attributes: Attributes = (), **fields: int) -> bytes:
     return netlink.request(RTM_NEWLINK, _LINK.body(attributes, fields), REQUEST_ACK)
 
 
-def bridge() -> Attribute:
-    """The attribute that makes a new link a bridge."""
-    return "IFLA_LINKINFO", netlink.attribute(IFLA_INFO_KIND, _text("bridge"))
+def of_kind(kind: str) -> Attribute:
+    """The attribute that makes a new link of that kind, such as a bridge."""
+    return "IFLA_LINKINFO", netlink.attribute(IFLA_INFO_KIND, _text(kind))
 
 
 def veth_to(attributes: Attributes, **fields: int) -> Attribute:

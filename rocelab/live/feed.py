@@ -234,7 +234,7 @@ class SessionLogs:
         self._daemons: tuple[tracing.Daemon, ...] = ()
         self._sizes: Mapping[Path, int] = {}
         self._last: frozenset[SessionUp | SessionDown] = frozenset()
-        if lab.fabric.observed is None:
+        if not lab.fabric.is_adopted:
             running = tracing.running_daemons(lab)
             self._daemons = tuple(daemon for daemon in running if daemon.name == "bgpd")
             self._sizes = tracing.log_sizes(self._daemons)

@@ -46,4 +46,5 @@ def fabric(spec: LabSpec, adopted: AdoptedSpec) -> Fabric:
     daemons = {node.name: node.daemons for node in adopted.nodes}
     trunks = [link for link in links if link.is_between_switches]
     numbered = all(link.a.address and link.b.address for link in trunks)
-    return Fabric(spec, nodes, links, (), numbered, Observed(routes, sessions, daemons))
+    peers = {node.name: node.peers for node in adopted.nodes}
+    return Fabric(spec, nodes, links, (), numbered, Observed(routes, sessions, daemons, peers))

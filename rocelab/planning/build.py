@@ -27,14 +27,22 @@ from rocelab.fabrics.ports import interfaces_of
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import LabSpec, Numbering, SeedPlan
+from rocelab.labfile.observed import ObservedLabSpec
 from rocelab.planning import adopted
+from rocelab.planning.configured import configured, observed
 from rocelab.planning.fabric import Fabric, Link, Node, Port
 
 
 def build_fabric(spec: LabSpec) -> Fabric:
-    """The fabric that `spec` describes. Raises AddressSpaceFullError if it does not fit."""
+    """The fabric that `spec` describes. Raises AddressSpaceFullError if it does not fit, InputError
+    if addresses of switches' own files do not."""
     if isinstance(spec, AdoptedLabSpec):
         return adopted.fabric(spec, spec.fabric)
+    made = configured(_planned(spec))
+    return observed(made, spec.observed) if isinstance(spec, ObservedLabSpec) else made
+
+
+def _planned(spec: LabSpec) -> Fabric:
     layout = spec.layout()
     numbering = spec.routing.numbering
     if numbering is Numbering.AUTO:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.planning.fabric import DirectedLink, Fabric, Link
+from rocelab.planning.fabric import DirectedLink, Fabric, Link, RouteBasis
 from rocelab.planning.routes import expected_routes
 from rocelab.planning.symmetry import alike
 
@@ -79,7 +79,7 @@ def is_up_down(fabric: Fabric) -> bool:
     It does where a lowest switch announces only its own prefixes, and the switches above any other
     share an ASN: they reject what it learned from one of them (RFC 4271 section 9.1.2).
     """
-    if fabric.observed is not None or not fabric.valley_free:
+    if fabric.basis is not RouteBasis.PLANNED or not fabric.valley_free:
         return False
     asns: dict[str, set[int | None]] = {}
     for link in fabric.trunks:

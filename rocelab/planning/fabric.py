@@ -6,8 +6,9 @@ simulators: nothing downstream derives a name or an address again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -15,6 +16,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from rocelab.base.family import Family
 from rocelab.fabrics.numbers import Prefix as Prefix
 from rocelab.fabrics.roles import Role, tier_name
+from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import USUAL_CABLE_NS, HashPolicy, LabSpec
 
 MAIN_TABLE = 254
@@ -223,10 +225,35 @@ class Nic:
         return MAIN_TABLE if self.number == 1 else NIC_TABLES + self.number
 
 
+class RouteBasis(StrEnum):
+    """How it is known which routes a lab has when it is whole."""
+
+    PLANNED = "planned"
+    """By the policy that the kit renders."""
+    ASSUMED = "assumed"
+    """The user's configuration decides, and the lab was not up yet: shortest paths stand in."""
+    OBSERVED = "observed"
+    """As its kernels had them when they were first still, or when the lab was adopted."""
+    DECLARED = "declared"
+    """The same, and they met what the lab's file expects."""
+
+    @property
+    def text(self) -> str:
+        """The basis in words, for the first line of what is made of it."""
+        return {
+            RouteBasis.PLANNED: "routes are those of the policy that rocelab renders",
+            RouteBasis.ASSUMED: "routes are assumed: shortest paths stand in for those of the "
+            "lab's own configuration, which are known once it is up",
+            RouteBasis.OBSERVED: "routes are as observed when they were first still",
+            RouteBasis.DECLARED: "routes are as observed when they were first still, and meet "
+            "routing.expect",
+        }[self]
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a lab that others made had when it was adopted, where a planned one has what its policy
-    says."""
+    """What a lab whose routing the kit does not decide had when it was whole, where a planned one
+    has what its policy says."""
 
     routes: Mapping[str, Mapping[str, tuple[Link, ...]]]
     """Of each switch, the links of the next hops of each prefix."""
@@ -234,13 +261,17 @@ class Observed:
     """The names of the links that carry a BGP session."""
     daemons: Mapping[str, tuple[str, ...]]
     """The routing daemons of each node."""
+    peers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The neighbours of each switch whose BGP session was up, over a link or not."""
+    basis: RouteBasis = RouteBasis.OBSERVED
 
 
 @dataclass(frozen=True)
 class Fabric:
     """A resolved fabric. Node, link and prefix order is the build order, stable between runs.
 
-    `observed` is None for a lab that rocelab plans; one that it adopted has no prefixes.
+    `observed` is None for a lab whose routing rocelab plans, and for one of the user's own routing
+    that was not whole yet; a lab that was adopted has no prefixes.
     """
 
     spec: LabSpec
@@ -300,6 +331,18 @@ class Fabric:
     def hash_policy(self) -> HashPolicy:
         return self.spec.hashing.policy
 
+    @property
+    def is_adopted(self) -> bool:
+        """Whether others made its nodes."""
+        return isinstance(self.spec, AdoptedLabSpec)
+
+    @property
+    def basis(self) -> RouteBasis:
+        """How it is known which routes the lab has when it is whole."""
+        if self.observed is not None:
+            return self.observed.basis
+        return RouteBasis.ASSUMED if self.spec.routing.is_own else RouteBasis.PLANNED
+
     @cached_property
     def node_by_name(self) -> dict[str, Node]:
         return {node.name: node for node in self.nodes}
@@ -346,6 +389,14 @@ class Fabric:
         if self.observed is None:
             return self.trunks
         return tuple(link for link in self.links if link.name in self.observed.sessions)
+
+    @cached_property
+    def session_ends(self) -> Counter[str]:
+        """The number of BGP sessions of each switch; where the user's configuration decides, of
+        those that were up when the lab was whole, over a link or not."""
+        if self.observed is not None and self.observed.peers:
+            return Counter({name: len(peers) for name, peers in self.observed.peers.items()})
+        return Counter(end.node for link in self.sessions for end in (link.a, link.b))
 
     @cached_property
     def prefixes_of(self) -> dict[str, tuple[Prefix, ...]]:

@@ -1,6 +1,7 @@
 """The routes BGP must converge to: for each switch and prefix, the links of its ECMP group.
 
-Computed from the fabric's policy, not from its kind: a prefix spreads from its origin one AS hop
+Computed from the fabric's policy, not from its kind, and of shortest paths where the user's
+configuration decides: a prefix spreads from its origin one AS hop
 at a time; a switch keeps every link over which it first arrives (equal AS-path length, RFC 7938
 section 6.1), and announces the path of the neighbour with the lowest BGP identifier (RFC 4271,
 section 9.1.2.2 f); it rejects paths with its own ASN. A switch of the lowest tier announces only
@@ -19,6 +20,8 @@ NextHops = tuple[Link, ...]
 
 def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
     """The switches that learn a prefix of `origins`, each with its ECMP group in build order."""
+    if fabric.spec.routing.is_own:
+        return _shortest(fabric, origins)
     asn_of = {node.name: node.asn for node in fabric.switches}
     rank_of = {node.name: _rank(node) for node in fabric.switches}
     reached: dict[str, NextHops] = dict.fromkeys(origins, ())
@@ -56,11 +59,32 @@ def _rank(node: Node) -> int:
     return number_of(node.router_id) if node.router_id is not None else 0
 
 
+def _shortest(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
+    """The switches that reach one of `origins`, each with the links of all its shortest paths."""
+    reached: dict[str, list[Link]] = {origin: [] for origin in origins}
+    frontier = list(origins)
+    while frontier:
+        arrived: dict[str, list[Link]] = {}
+        for name in frontier:
+            for link in fabric.links_of[name]:
+                neighbour = link.far(name).node
+                if link.is_between_switches and neighbour not in reached:
+                    arrived.setdefault(neighbour, []).append(link)
+        reached |= arrived
+        frontier = list(arrived)
+    order = {link: number for number, link in enumerate(fabric.links)}
+    return {
+        name: tuple(sorted(links, key=order.__getitem__))
+        for name, links in reached.items()
+        if name not in origins
+    }
+
+
 def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
     """The next-hop links of every prefix that a switch must hold, except its own, by switch.
 
-    Groups wider than routing.max_paths are cut by BGP; `expected_width` gives the width. A lab that
-    was adopted must hold what it had then.
+    Groups wider than routing.max_paths are cut by BGP; `expected_width` gives the width. A lab
+    whose routing is not the kit's must hold what it had when it was whole.
     """
     if fabric.observed is not None:
         return {node.name: fabric.observed.routes.get(node.name, {}) for node in fabric.switches}
@@ -76,4 +100,4 @@ def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
 
 def expected_width(fabric: Fabric, links: NextHops) -> int:
     """The number of next hops that the kernel must hold for a group of `links`."""
-    return min(len(links), fabric.spec.routing.max_paths)
+    return len(links) if fabric.observed else min(len(links), fabric.spec.routing.max_paths)

@@ -43,8 +43,8 @@ def write_rendered(
     stack.check(fabric)
 
     def files() -> Iterator[tuple[str, str]]:
-        daemons = stack.daemons(fabric)
         for done, node in enumerate(fabric.switches, start=1):
+            daemons = stack.daemons(fabric, node)
             texts = stack.configuration(fabric, node, daemons, None, interfaces=True)
             for daemon, text in texts.items():
                 yield f"{node.name}/{daemon}.conf", text

@@ -45,6 +45,10 @@ class DaemonFiles:
         # mgmtd takes no path: it reads /etc/frr.
         return (self.etc if daemon == "mgmtd" else self.folder) / f"{daemon}.conf"
 
+    def whole(self, daemon: str) -> Path:
+        """Root's: the configuration that a daemon ran when a lab of the user's own was whole."""
+        return self.folder / f"{daemon}.whole"
+
     def log(self, daemon: str) -> Path:
         return self.daemon_folder / f"{daemon}.log"
 

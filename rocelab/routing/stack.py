@@ -154,8 +154,14 @@ class RoutingStack(Protocol):
         """Raises InputError for what the stack does not do."""
         ...
 
-    def daemons(self, fabric: Fabric) -> tuple[str, ...]:
-        """The daemons of every switch of the fabric, in start order, whatever the release."""
+    def check_configuration(self, fabric: Fabric, installation: Installation) -> None:
+        """Have the installed release read what of the configuration is the user's own, without
+        running it. Raises SpecError with the lines that it refuses, InputError for a daemon that
+        it lacks."""
+        ...
+
+    def daemons(self, fabric: Fabric, node: Node) -> tuple[str, ...]:
+        """The daemons of a switch of the fabric, in start order, whatever the release."""
         ...
 
     def configuration(
@@ -170,6 +176,11 @@ class RoutingStack(Protocol):
         """The configuration of each of these daemons of a switch, by its name, with its log in
         `logs`, or where the stack logs by itself. `interfaces`: with the addresses of ports. Raises
         ValueError for a server."""
+        ...
+
+    def loading(self, daemon: str, files: DaemonFiles) -> list[str]:
+        """The arguments with which the command line gives a daemon that was started its part of a
+        file of all daemons; none if it has read its own."""
         ...
 
     def opens_from_above(self, fabric: Fabric) -> bool:
@@ -222,6 +233,13 @@ class RoutingStack(Protocol):
     ) -> Mapping[str, BgpPeer]:
         """A switch's BGP sessions by neighbour: an interface, or an address. Raises OSError, and
         UnreadableAnswerError if the answer has another shape."""
+        ...
+
+    def missing_sessions(
+        self, fabric: Fabric, node: Node, daemons: Sequence[str], files: DaemonFiles
+    ) -> Iterable[str]:
+        """Sentences about what is configured on a switch with these daemons and not up: sessions,
+        and adjacencies with the switches next to it. Raises as `peers` does."""
         ...
 
     def session_changes(self, log: bytes) -> Sequence[tuple[str, bool]]:

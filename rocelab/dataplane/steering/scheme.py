@@ -91,7 +91,7 @@ class Steering:
                 f"scheme {scheme.kind} needs hashing.policy: l4, the lab has {policy}",
                 hint="only with that policy does the kernel use a packet's own hash",
             )
-        if self._fabric.observed is not None and scheme.kind != "ecmp":
+        if self._fabric.is_adopted and scheme.kind != "ecmp":
             raise InputError(
                 f"lab {self._fabric.name} was adopted, and a scheme would change it",
                 hint="only faults may change it, since rocelab reverts them",

@@ -46,7 +46,7 @@ class CarrierDown(LinksFault):
         lit = []
         for node, links in _by_lower_end(self.links):
             lit.append(lab.node(node).raise_ports(links))
-            if not lab.fabric.node(node).is_switch and lab.fabric.observed is None:
+            if not lab.fabric.node(node).is_switch and not lab.fabric.is_adopted:
                 _restore_default_routes(lab, node)
         return spanning(lit)
 
@@ -54,7 +54,7 @@ class CarrierDown(LinksFault):
         remains: list[str] = []
         for node, links in _by_lower_end(self.links):
             remains += lab.node(node).port_faults(links)
-            if lab.fabric.observed is not None or lab.fabric.node(node).is_switch:
+            if lab.fabric.is_adopted or lab.fabric.node(node).is_switch:
                 continue
             remains += [
                 f"{node} has no default route{_route_text(nic)}"

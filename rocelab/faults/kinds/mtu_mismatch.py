@@ -36,9 +36,9 @@ class MtuMismatch(LinksFault):
     def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the MTU is not below the links', or would remove their addresses, or
         a port of an adopted lab has another one than its link: its own would not come back."""
-        numbered = lab.fabric.numbered and lab.fabric.observed is None
+        numbered = lab.fabric.numbered and not lab.fabric.is_adopted
         least = MIN_IPV4_MTU if numbered else MIN_IPV6_MTU
-        if lab.fabric.observed is not None and (changed := self.remains(lab)):
+        if lab.fabric.is_adopted and (changed := self.remains(lab)):
             raise InputError(changed[0], hint="set both ends of its cable to the same MTU")
         for link in self.links:
             if not least <= self.mtu < link.mtu:

@@ -70,7 +70,7 @@ class PowerLossSpec(SwitchFaultSpec):
     kind: Literal["power-loss"]
 
     def resolve(self, fabric: Fabric) -> SwitchPowerLoss:
-        if fabric.observed is not None:
+        if fabric.is_adopted:
             raise InputError(
                 f"lab {fabric.name} was adopted: rocelab cannot boot a switch that it did not make",
                 hint="take its links down, with `links`, or kill a daemon of it",

@@ -102,7 +102,7 @@ def _has_queues(lab: RunningLab) -> bool:
 
 def check_rates(fabric: Fabric) -> None:
     """Raises InputError if the fabric's links have no rate."""
-    if fabric.observed is not None:
+    if fabric.is_adopted:
         raise InputError(
             f"lab {fabric.name} was adopted: its links have no rate to reduce",
             hint="loss, delay and carrier-down work on any link",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import IPv4Interface
 
 from rocelab.base.sysctls import HASH_POLICY, HASH_SEED
 from rocelab.fabrics.door import roles as known_roles
@@ -25,6 +24,7 @@ from rocelab.labfile.adopted import (
 )
 from rocelab.labfile.model import HashingSpec, HashPolicy, LabSpec
 from rocelab.labfile.queues import QueueEngine, QueuesSpec
+from rocelab.planning.sessions import carries_session
 from rocelab.planning.settings import POLICY_NUMBER
 from rocelab.planning.shape import tiers
 
@@ -54,11 +54,13 @@ def lab_of(name: str, nodes: Sequence[NodeSurvey]) -> LabSpec:
                     loopback=node.loopback,
                     hash_seed=node.settings.get(HASH_SEED, 0),
                     daemons=tuple(node.daemons),
+                    peers=node.neighbours,
                 )
                 for node in ordered
             ),
             links=tuple(
-                link.model_copy(update={"session": _has_session(link, sessions)}) for link in links
+                link.model_copy(update={"session": carries_session(link.a, link.b, sessions)})
+                for link in links
             ),
             routes={
                 node.name: {
@@ -136,16 +138,6 @@ def _port(end: End) -> AdoptedPort:
         mac=port.mac,
         address=next(iter(port.addresses), None),
     )
-
-
-def _has_session(link: AdoptedLink, sessions: set[tuple[str, str]]) -> bool:
-    """Whether one end names the other as its BGP neighbour: by address or, unnumbered, by its own
-    interface."""
-    for near, far in ((link.a, link.b), (link.b, link.a)):
-        names = {near.interface, *((str(IPv4Interface(far.address).ip),) if far.address else ())}
-        if any((near.node, name) in sessions for name in names):
-            return True
-    return False
 
 
 def _hashing(nodes: Sequence[NodeSurvey], role_of: Mapping[str, Role]) -> HashingSpec:

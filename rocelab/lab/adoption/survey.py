@@ -15,7 +15,6 @@ from rocelab.base.family import Family
 from rocelab.base.sysctls import HASH_POLICY, HASH_SEED
 from rocelab.lab.adoption.containers import RunningContainer
 from rocelab.linux import fib, links, namespaces, netlink, processes
-from rocelab.linux.portstate import RTPROT_KERNEL
 from rocelab.linux.settings import SETTINGS
 
 DAEMONS = frozenset(
@@ -113,14 +112,7 @@ def _surveyed(node: RunningContainer, descriptors: Mapping[str, int]) -> NodeSur
             for link in here
         ),
         loopback=next((_ip(text) for link in here for text in _host_addresses(link, of)), None),
-        routes={
-            route.prefix: tuple(name_of[hop.interface] for hop in route.hops)
-            for route in fib.used(routes)
-            if route.family is Family.IPV4
-            and route.protocol != RTPROT_KERNEL
-            and route.hops
-            and all(hop.interface in name_of for hop in route.hops)
-        },
+        routes=fib.routed((route for route in routes if route.family is Family.IPV4), name_of),
         settings=dict(_settings()),
         daemons=_daemons(node),
     )

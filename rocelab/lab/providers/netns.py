@@ -33,7 +33,8 @@ class NetnsProvider:
         return "netns"
 
     def check(self, fabric: Fabric) -> None:
-        stack_for(fabric).find(self.frr)
+        stack = stack_for(fabric)
+        stack.check_configuration(fabric, stack.find(self.frr))
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
         nodes = fabric.nodes

@@ -49,7 +49,7 @@ def collect_node(
     node = lab.node(name)
     if lab.fabric.node(name).is_switch:
         # In a lab that others deployed logs and files are anywhere.
-        _daemons(node, lab.daemons_of(name), shelf, started_here=lab.fabric.observed is None)
+        _daemons(node, lab.daemons_of(name), shelf, started_here=not lab.fabric.is_adopted)
     for file, what, command in COMMANDS:
         shelf.keep(file, what, lambda argv=command: _ran(node, argv))  # type: ignore[misc]
     _traffic_control(node, _interfaces(lab, name), shelf)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,8 +52,14 @@ class Bird:
     def check(self, fabric: Fabric) -> None:
         configuration.check(fabric)
 
-    def daemons(self, fabric: Fabric) -> tuple[str, ...]:
+    def check_configuration(self, fabric: Fabric, installation: Installation) -> None:
+        """All of it is the kit's."""
+
+    def daemons(self, fabric: Fabric, node: Node) -> tuple[str, ...]:
         return self.programs
+
+    def loading(self, daemon: str, files: DaemonFiles) -> list[str]:
+        return []
 
     def configuration(
         self,
@@ -127,6 +133,16 @@ class Bird:
             if neighbour is not None:
                 peers[neighbour] = peer
         return peers
+
+    def missing_sessions(
+        self, fabric: Fabric, node: Node, daemons: Sequence[str], files: DaemonFiles
+    ) -> Iterable[str]:
+        peers = self.peers(files).items()
+        return [
+            f"{node.name}: the BGP session with {name} is {peer.state}"
+            for name, peer in peers
+            if not peer.established
+        ]
 
     def session_changes(self, log: bytes) -> Sequence[tuple[str, bool]]:
         """By `debug protocols { states }`: a session has the name of its port."""

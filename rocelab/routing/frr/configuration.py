@@ -17,7 +17,8 @@ from rocelab.base.family import Family
 from rocelab.base.templates import template
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.base import MS, SECOND
-from rocelab.labfile.model import HashWeights
+from rocelab.labfile.model import HashWeights, RoutingSpec
+from rocelab.labfile.policy import PolicySpec
 from rocelab.planning.fabric import Fabric, Link, Node
 
 LOG_FOLDER = Path("/var/log/frr")
@@ -25,6 +26,7 @@ FABRIC_LIST = "FABRIC"
 OWN_LIST = "OWN"
 NICS_LIST = "NICS"
 PATHS_MAP = "PATHS"
+COMMUNITIES_MAP = "COMMUNITIES"
 SMALL_FABRIC_SESSIONS = 256
 """In larger fabrics upper tiers announce only once all their neighbours are up (`update-delay`),
 and the lower end of a session opens it: upper ends, some with hundreds of neighbours, would try
@@ -53,6 +55,8 @@ class _PeerGroup:
     maximum_prefix: int
     accept: str | None
     announce: str | None
+    map_in: str | None
+    map_out: str | None
     passive: bool
     unnumbered: bool
 
@@ -64,6 +68,8 @@ class _Neighbor:
     group: str
     accept: str | None
     unnumbered: bool
+    password: str | None
+    gtsm: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class _Timers:
     keepalive_s: int
     hold_s: int
     connect_s: int
+    advertisement_s: int | None
 
 
 def daemons(fabric: Fabric) -> tuple[str, ...]:
@@ -100,13 +107,15 @@ def frr_configuration(
 
     Raises ValueError for a server, which runs none.
     """
-    context = _context(fabric, node, interfaces=interfaces) | {"log_folder": log_folder}
+    context = variables(fabric, node, interfaces=interfaces) | {"log_folder": log_folder}
     return {daemon: template(f"frr/{daemon}.conf.j2").render(context) for daemon in daemons(fabric)}
 
 
-def mgmtd_configuration(node: Node, log_folder: Path) -> str:
-    """The configuration of mgmtd of `node`, if FRR has one: a name and a log."""
-    return template("frr/mgmtd.conf.j2").render(node=node, log_folder=log_folder)
+def base_configuration(node: Node, daemon: str, log_folder: Path, defaults: str) -> str:
+    """What a daemon reads whose configuration comes from elsewhere: its profile, its name and its
+    log."""
+    variables = {"node": node, "daemon": daemon, "log_folder": log_folder, "defaults": defaults}
+    return template("frr/base.conf.j2").render(variables)
 
 
 def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
@@ -114,7 +123,7 @@ def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
 
     For one file that all daemons read. Raises ValueError for a server, which runs none.
     """
-    context = _context(fabric, node, interfaces=True)
+    context = variables(fabric, node, interfaces=True)
     bodies = {}
     for daemon in daemons(fabric):
         file = template(f"frr/{daemon}.conf.j2")
@@ -122,10 +131,11 @@ def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
     return bodies
 
 
-def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, object]:
+def variables(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, object]:
+    """What the templates of a switch are rendered with, but for the folder of logs."""
     if node.asn is None or node.loopback is None:
         raise ValueError(f"{node.name} is a {node.role.name} and runs no routing daemon")
-    routing = fabric.spec.routing
+    routing, policy = fabric.spec.routing, policy_of(fabric, node)
     shared = {role for role, asns in _neighbour_asns(fabric, node).items() if len(asns) == 1}
     bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
     return {
@@ -141,9 +151,9 @@ def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, objec
             _neighbor(fabric, node, link, shared) for link in _session_links(fabric, node)
         ],
         "bfd": bfd,
-        "timers": _Timers(
-            routing.keepalive // SECOND, routing.hold // SECOND, routing.connect_retry // SECOND
-        ),
+        "timers": _timers(routing, policy),
+        "policy": policy,
+        "communities_map": COMMUNITIES_MAP if policy.communities else None,
         "coalesce_ms": COALESCE_MS,
         "read_only_s": _read_only_s(fabric, node),
         "graceful_restart": routing.graceful_restart,
@@ -152,6 +162,21 @@ def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, objec
         "compare_router_ids": not fabric.is_regular,
         "paths_map": PATHS_MAP if fabric.spec.hashing.weights is HashWeights.PATHS else None,
     }
+
+
+def policy_of(fabric: Fabric, node: Node) -> PolicySpec:
+    """The values of `routing.policy` for a switch."""
+    return fabric.spec.routing.policy_of(node.name, node.role.name)
+
+
+def _timers(routing: RoutingSpec, policy: PolicySpec) -> _Timers:
+    interval = policy.advertisement_interval
+    return _Timers(
+        keepalive_s=(policy.keepalive or routing.keepalive) // SECOND,
+        hold_s=(policy.hold or routing.hold) // SECOND,
+        connect_s=(policy.connect_retry or routing.connect_retry) // SECOND,
+        advertisement_s=None if interval is None else interval // SECOND,
+    )
 
 
 def _read_only_s(fabric: Fabric, node: Node) -> int:
@@ -206,7 +231,9 @@ def _space(fabric: Fabric) -> list[str]:
 def _own_prefixes(fabric: Fabric, leaf: str, name: str) -> list[_PrefixList]:
     """The prefix list that a switch of the lowest tier announces."""
     always = [prefix.prefix for prefix in fabric.prefixes_of[leaf] if not prefix.per_port]
-    return [_PrefixList(name, match) for match in (*always, *_nic_blocks(fabric, leaf))]
+    aggregates = (one.prefix for one in policy_of(fabric, fabric.node(leaf)).aggregates)
+    matches = (*always, *_nic_blocks(fabric, leaf), *aggregates)
+    return [_PrefixList(name, match) for match in matches]
 
 
 def _nic_blocks(fabric: Fabric, switch: str) -> list[str]:
@@ -224,16 +251,19 @@ def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
     """One group per role of neighbour: the lowest tier may announce its own prefixes, others the
     fabric's; without a valley-free policy all may."""
     groups = []
-    valley_free = fabric.valley_free
+    valley_free, policy = fabric.valley_free, policy_of(fabric, node)
+    paths_map = PATHS_MAP if fabric.spec.hashing.weights is HashWeights.PATHS else None
     for role, asns in _neighbour_asns(fabric, node).items():
         from_leaf = role.tier == 1 and valley_free
         groups.append(
             _PeerGroup(
                 name=_group_name(role),
                 asn=asns[0] if len(asns) == 1 else None,
-                maximum_prefix=_most_prefixes(fabric, node, role) + 1,
+                maximum_prefix=policy.maximum_prefix or _most_prefixes(fabric, node, role) + 1,
                 accept=None if from_leaf else FABRIC_LIST,
                 announce=OWN_LIST if node.is_leaf and valley_free else None,
+                map_in=policy.map_for("in", role.name),
+                map_out=policy.map_for("out", role.name) or paths_map,
                 passive=_waits(fabric, node.role, role),
                 unnumbered=not fabric.numbered,
             )
@@ -258,9 +288,24 @@ def _waits(fabric: Fabric, near: Role, far: Role) -> bool:
 def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:
     """The most prefixes that a neighbour of that role has to announce."""
     if role.tier != 1 or not fabric.valley_free:
-        return len(fabric.prefixes)
+        return len(fabric.prefixes) + _aggregates(fabric)
     below = (link.a.node for link in fabric.downlinks(node.name))
-    return max(len(fabric.prefixes_of[name]) for name in below)
+    return max(
+        len(fabric.prefixes_of[name]) + len(policy_of(fabric, fabric.node(name)).aggregates)
+        for name in below
+    )
+
+
+def _aggregates(fabric: Fabric) -> int:
+    if not fabric.spec.routing.policy:
+        return 0
+    return sum(len(policy_of(fabric, node).aggregates) for node in fabric.switches)
+
+
+def _seen_asn(fabric: Fabric, node: Node) -> int | None:
+    """The AS number that neighbours see of a switch."""
+    local_as = policy_of(fabric, node).local_as
+    return node.asn if local_as is None else local_as.asn
 
 
 def _neighbour_asns(fabric: Fabric, node: Node) -> dict[Role, list[int]]:
@@ -269,8 +314,9 @@ def _neighbour_asns(fabric: Fabric, node: Node) -> dict[Role, list[int]]:
     for link in _session_links(fabric, node):
         far = fabric.node(link.far(node.name).node)
         asns = by_role.setdefault(far.role, [])
-        if far.asn is not None and far.asn not in asns:
-            asns.append(far.asn)
+        asn = _seen_asn(fabric, far)
+        if asn is not None and asn not in asns:
+            asns.append(asn)
     return by_role
 
 
@@ -278,12 +324,15 @@ def _neighbor(fabric: Fabric, node: Node, link: Link, shared: set[Role]) -> _Nei
     far = link.far(node.name)
     peer = fabric.node(far.node)
     unnumbered = far.address is None
+    near_policy, far_policy = policy_of(fabric, node), policy_of(fabric, peer)
     return _Neighbor(
         peer=link.port(node.name).interface if unnumbered else far.ip,
-        asn=None if peer.role in shared else peer.asn,
+        asn=None if peer.role in shared else _seen_asn(fabric, peer),
         group=_group_name(peer.role),
         accept=peer.name if peer.is_leaf and fabric.valley_free else None,
         unnumbered=unnumbered,
+        password=near_policy.password or far_policy.password,
+        gtsm=near_policy.gtsm or far_policy.gtsm,
     )
 
 

@@ -45,7 +45,7 @@ def bgp_peers(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[s
     Raises OSError as `vty_command` does, UnreadableAnswerError if the answer has another shape.
     """
     summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict, timeout_s)
-    answer = _Answer(files, "bgpd")
+    answer = Answer(files, "bgpd")
     peers = {}
     for name, peer in answer.mapping(summary.get("peers", {})).items():
         fields = answer.mapping(peer)
@@ -59,12 +59,12 @@ def local_asn(files: DaemonFiles) -> int | None:
     """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
     summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
     asn = summary.get("as")
-    return None if asn is None else _Answer(files, "bgpd").asn(asn)
+    return None if asn is None else Answer(files, "bgpd").asn(asn)
 
 
 def session_counts(files: DaemonFiles) -> dict[str, SessionCounts]:
     """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
-    answer = _Answer(files, "bgpd")
+    answer = Answer(files, "bgpd")
     counts = {}
     for name, peer in _neighbours(files).items():
         messages = answer.mapping(peer.get("messageStats", {}))
@@ -86,7 +86,7 @@ def unheard(files: DaemonFiles) -> frozenset[str]:
 def _neighbours(files: DaemonFiles) -> dict[str, Mapping[str, object]]:
     """All that bgpd tells of a switch's sessions, by neighbour."""
     document = vty_json(files, "bgpd", "show bgp neighbors json", dict)
-    answer = _Answer(files, "bgpd")
+    answer = Answer(files, "bgpd")
     # The object also holds numbers of the address family.
     return {answer.text(name): peer for name, peer in document.items() if isinstance(peer, dict)}
 
@@ -96,7 +96,7 @@ def shutting_down(files: DaemonFiles) -> frozenset[str]:
     8326). Raises as `bgp_peers` does."""
     command = "show bgp ipv4 unicast community graceful-shutdown json"
     table = vty_json(files, "bgpd", command, dict)
-    answer = _Answer(files, "bgpd")
+    answer = Answer(files, "bgpd")
     return frozenset(
         answer.text(path["peerId"])
         for paths in answer.mapping(table.get("routes", {})).values()
@@ -107,7 +107,7 @@ def shutting_down(files: DaemonFiles) -> frozenset[str]:
 
 def bfd_peers(files: DaemonFiles) -> list[BfdPeer]:
     """A switch's BFD sessions. Raises as `bgp_peers` does."""
-    answer = _Answer(files, "bfdd")
+    answer = Answer(files, "bfdd")
     peers = []
     for peer in vty_json(files, "bfdd", "show bfd peers json", list):
         fields = answer.mapping(peer)
@@ -117,7 +117,7 @@ def bfd_peers(files: DaemonFiles) -> list[BfdPeer]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
     """Checks the types of an answer's parts; its error names the switch and the daemon."""
 
     files: DaemonFiles

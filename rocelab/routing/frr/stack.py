@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rocelab.base.files import untrusted_lines
+from rocelab.labfile.frr_file import START_ORDER
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.answers import ANSWER_TIMEOUT_S
 from rocelab.routing.daemons import run_on_time, set_niceness
 from rocelab.routing.files import DaemonFiles
-from rocelab.routing.frr import configuration, peers
+from rocelab.routing.frr import adjacencies, configuration, own, peers
 from rocelab.routing.frr.differences import changed_lines
 from rocelab.routing.frr.installation import SHELL, FrrInstallation, find_installation, untested
 from rocelab.routing.frr.vty import vty_command
 from rocelab.routing.stack import BgpPeer, Installation, Question
 
-DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
+DAEMONS = ("mgmtd", *START_ORDER)
 RUNNING = "show running-config"
 # Possessive and bounded: no part of a line is tried again and again.
 _CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]++)\S*+ .{0,64}?\b(Up|Down)\b")
 
 
 class Frr:
-    """The daemons zebra, bgpd, with BFD bfdd, and since release 10 mgmtd."""
+    """The daemons zebra, bgpd, with BFD bfdd, and since release 10 mgmtd; others where the user's
+    own configuration has them."""
 
     name = "frr"
     title = "FRR"
@@ -59,9 +61,14 @@ class Frr:
 
     def check(self, fabric: Fabric) -> None:
         """FRR does all that a lab file can ask for."""
+        own.check_sessions(fabric)
 
-    def daemons(self, fabric: Fabric) -> tuple[str, ...]:
-        return configuration.daemons(fabric)
+    def check_configuration(self, fabric: Fabric, installation: Installation) -> None:
+        if isinstance(installation, FrrInstallation):
+            own.check_configuration(fabric, installation)
+
+    def daemons(self, fabric: Fabric, node: Node) -> tuple[str, ...]:
+        return own.daemons_of(fabric, node)
 
     def configuration(
         self,
@@ -73,10 +80,10 @@ class Frr:
         interfaces: bool,
     ) -> Mapping[str, str]:
         logs = logs or configuration.LOG_FOLDER
-        texts = dict(configuration.frr_configuration(fabric, node, logs, interfaces=interfaces))
-        if "mgmtd" in daemons:
-            texts["mgmtd"] = configuration.mgmtd_configuration(node, logs)
-        return texts
+        return own.configuration_of(fabric, node, daemons, logs, interfaces=interfaces)
+
+    def loading(self, daemon: str, files: DaemonFiles) -> list[str]:
+        return own.loading(daemon, files.folder)
 
     def opens_from_above(self, fabric: Fabric) -> bool:
         return configuration.opens_from_above(fabric)
@@ -118,6 +125,11 @@ class Frr:
         self, files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> Mapping[str, BgpPeer]:
         return peers.bgp_peers(files, timeout_s)
+
+    def missing_sessions(
+        self, fabric: Fabric, node: Node, daemons: Sequence[str], files: DaemonFiles
+    ) -> Iterable[str]:
+        return adjacencies.missing(fabric, node, daemons, files)
 
     def session_changes(self, log: bytes) -> Sequence[tuple[str, bool]]:
         """By `bgp log-neighbor-changes`."""

@@ -6,12 +6,11 @@ import socket
 
 from rocelab.base.family import Family
 from rocelab.lab.differences import (
-    RTPROT_KERNEL,
     Difference,
     DifferenceKind,
     route_differences,
 )
-from rocelab.linux.fib import KernelHop, KernelRoute
+from rocelab.linux.fib import RTPROT_KERNEL, KernelHop, KernelRoute
 from rocelab.planning.routes import expected_routes
 from tests.helpers.labs import planned
 

@@ -53,7 +53,7 @@ def test_a_veth_and_its_peer() -> None:
 def test_a_bridge_and_a_port_of_it() -> None:
     name = ("IFLA_IFNAME", "bridge")
     theirs = [name, ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "bridge")]})]
-    assert rtnetlink.new_link([name, rtnetlink.bridge()], flags=1, change=1) == encoded(
+    assert rtnetlink.new_link([name, rtnetlink.of_kind("bridge")], flags=1, change=1) == encoded(
         ifinfmsg(), NEWLINK, CREATE, theirs, flags=1, change=1
     )
     assert rtnetlink.change_link([("IFLA_MASTER", 2)], index=3) == encoded(

@@ -1,0 +1,103 @@
+"""Templates that users write: rendered in a sandbox, with errors that have a file and a line.
+
+A template sees the variables that it is given, the other templates of its folder, and those of the
+kit that it may extend. It reaches no file, no module and no attribute that begins with `_`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rocelab.base.data import shipped
+from rocelab.base.errors import Problem, SpecError
+from rocelab.base.wording import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.runtime import Context
+    from jinja2.sandbox import SandboxedEnvironment
+
+MOST_CHARACTERS = 4 << 20
+"""Of what a template makes."""
+
+
+class TemplateFolder:
+    """The templates of a folder by path. `ours`: the subfolder of the shipped templates that they
+    may extend, as `OURS/NAME`. `folder`: what messages call it."""
+
+    def __init__(self, texts: Mapping[str, str], ours: str, folder: str) -> None:
+        self._folder = folder
+        self._environment = _environment(texts, ours)
+
+    def render(self, name: str, variables: Mapping[str, object], block: str | None = None) -> str:
+        """The text of a template, or of one of its blocks. Raises SpecError with the template's
+        line."""
+        # Imported here: most commands print no template.
+        from jinja2 import TemplateError
+        from jinja2.exceptions import SecurityError
+
+        try:
+            template = self._environment.get_template(name)
+            context = template.new_context(dict(variables))
+            text = _limited(template, context, block)
+        except SecurityError as error:
+            raise self._problem(name, error, f"{error}: it is outside of the sandbox") from None
+        except TemplateError as error:
+            raise self._problem(name, error, error.message or str(error)) from None
+        except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+            raise self._problem(name, error, f"{type(error).__name__}: {error}") from None
+        return text
+
+    def _problem(self, name: str, error: Exception, message: str) -> SpecError:
+        file, line = name, None
+        if (number := getattr(error, "lineno", None)) is not None:
+            file, line = getattr(error, "name", None) or name, number
+        else:
+            for frame in traceback.extract_tb(error.__traceback__):
+                if self._environment.loader and frame.filename.startswith(_MARK):
+                    file, line = frame.filename.removeprefix(_MARK), frame.lineno
+        return SpecError([Problem(f"{self._folder}/{file}", line, "", printable(message), None)])
+
+
+_MARK = "template "
+
+
+def _limited(template: Template, context: Context, block: str | None) -> str:
+    pieces, size = [], 0
+    for piece in template.root_render_func(context):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_CHARACTERS:
+            raise ValueError(f"it makes more than {MOST_CHARACTERS:,} characters")
+    if block is None:
+        return "".join(pieces)
+    # Rendering has put the blocks of all templates that this one extends into the context.
+    return "".join(context.blocks[block][0](context))
+
+
+def _environment(texts: Mapping[str, str], ours: str) -> SandboxedEnvironment:
+    from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Loader(BaseLoader):
+        """The user's texts, and files of the shipped folder under its name."""
+
+        def get_source(self, environment: Environment, template: str) -> tuple[str, str, None]:
+            if template in texts:
+                return texts[template], f"{_MARK}{template}", None
+            folder, _, name = template.partition("/")
+            if folder == ours and name in known:
+                text = (shipped("templates") / ours / name).read_text()
+                return text, f"{_MARK}{template}", None
+            raise TemplateNotFound(template, f"there is no template {template!r} to extend")
+
+    known = {path.name for path in (shipped("templates") / ours).iterdir()}
+    return ImmutableSandboxedEnvironment(
+        loader=Loader(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

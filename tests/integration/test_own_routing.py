@@ -1,0 +1,151 @@
+"""A lab whose switches run FRR files of the user's own: OSPF, iBGP and two route reflectors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.base.errors import InputError, SpecError
+from rocelab.drills.labuse import kept
+from rocelab.drills.run import run_drill
+from rocelab.faults.kinds.daemon_crash import DaemonCrash
+from rocelab.faults.kinds.drain import DrainSpec
+from rocelab.jobs.placement import find_nic
+from rocelab.lab.convergence import NotConvergedError
+from rocelab.lab.differences import read_differences
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.status import read_status
+from rocelab.labfile.catalog import find_lab
+from rocelab.planning.fabric import RouteBasis
+from rocelab.routes.path import walk
+from rocelab.routes.reach import unreached
+from rocelab.traffic.traceroute import probe_path
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
+
+DRILL = """name: flap
+lab: ospf-ibgp
+traffic: {flows: 12, rate_pps: 500, payload: 256B, warmup: 500ms, duration: 5s, seed: 3}
+faults:
+  - {kind: carrier-down, at: 500ms, links: [rtsw1:ctsw1], lasts: 1500ms}
+expect: {restored: true, lost_outside_events: 0}
+"""
+
+
+def planned(folder: Path, name: str, *, expect: str = "") -> Lab:
+    """The lab that ships, under another name, in a folder with its files."""
+    shipped = find_lab("ospf-ibgp")
+    files = folder / "ospf-ibgp"
+    files.mkdir()
+    for file in (shipped.parent / "ospf-ibgp").iterdir():
+        (files / file.name).write_text(file.read_text())
+    text = shipped.read_text().replace("name: ospf-ibgp", f"name: {name}")
+    path = folder / f"{name}.yaml"
+    path.write_text(text.replace("config: ", f"{expect}\n  config: "))
+    return Lab.planned(path)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
+    made = planned(
+        tmp_path_factory.mktemp("own"), "it-own", expect="expect: {next_hops: {rtsw: 2}}"
+    )
+    with running(made) as up:
+        yield up
+
+
+def test_the_lab_is_whole_and_has_what_is_declared(lab: RunningLab) -> None:
+    assert lab.fabric.basis is RouteBasis.DECLARED
+    assert lab.daemons_of("rtsw1") == ("zebra", "ospfd", "bgpd")
+    status = read_status(lab)
+    assert status.converged
+    sessions = {node.name: node.sessions_established for node in status.nodes}
+    assert (sessions["ctsw1"], sessions["rtsw1"]) == (4, 2)
+    assert read_differences(lab) == ()
+    assert list(unreached(lab.fabric, lab.read_fibs())) == []
+
+
+def test_the_kernel_has_the_files_addresses_and_two_paths(lab: RunningLab) -> None:
+    route = lab.read_fibs()("rtsw1").lookup("10.2.4.1")
+
+    assert route is not None
+    assert [hop.interface for hop in route.next_hops] == ["ctsw1", "ctsw2"]
+    said = lab.node("rtsw1").exec(["ip", "-brief", "address", "show", "dev", "lo"]).stdout
+    assert "10.0.0.11/32" in said
+    assert "198.18." not in said
+
+
+def test_another_process_opens_it_with_what_was_observed(lab: RunningLab) -> None:
+    again = RunningLab.open(lab.name)
+
+    assert again.fabric == lab.fabric
+    assert again.fabric.observed is not None
+
+
+def test_the_path_of_200_flows_is_the_one_that_packets_take(lab: RunningLab) -> None:
+    draw, fib_of = random.Random(57), lab.read_fibs()
+    servers = [server.name for server in lab.fabric.servers]
+    used = set()
+    for _ in range(10):
+        source, target = (find_nic(lab.fabric, name) for name in draw.sample(servers, 2))
+        ports = draw.sample(range(0xC000, 0x10000), 20)
+        seen = probe_path(lab.fabric, lambda name: lab.node(name).netns, source, target, ports)
+        for port in ports:
+            predicted = walk(lab.fabric, fib_of, source, target, port).nodes
+            assert seen[port] == predicted
+            used.add(predicted)
+    assert len(used) > 10, "all flows took one path: nothing was tested"
+
+
+def test_a_lost_link_is_restored_under_traffic(lab: RunningLab, tmp_path: Path) -> None:
+    drill = tmp_path / "flap.yaml"
+    drill.write_text(DRILL)
+
+    result = run_drill(drill, lab=lab, use=kept(print), retries=1)
+
+    assert result.passed, result.phases[0].verdicts
+
+
+def test_ospfd_crashes_and_comes_back_with_its_part_of_the_file(lab: RunningLab) -> None:
+    fault = DaemonCrash("ctsw1", "ospfd")
+
+    fault.prepare(lab)
+    fault.inject(lab)
+    assert "ospfd" not in lab.node("ctsw1").daemons()
+    fault.restore(lab)
+
+    assert fault.remains(lab) == ()
+    said = lab.node("ctsw1").exec([*lab.node("ctsw1").command_line, "-c", "show run ospfd"]).stdout
+    assert "ospf router-id 10.0.0.1" in said
+    wait_until(lambda: read_status(lab).converged)
+
+
+def test_a_fault_of_the_kit_s_policy_is_not_applicable(lab: RunningLab) -> None:
+    with pytest.raises(InputError, match="not applicable: lab it-own runs a configuration of its"):
+        DrainSpec.model_validate({"kind": "drain", "switch": "ctsw1"}).resolve(lab.fabric)
+
+
+def test_a_line_that_frr_refuses_is_shown_before_anything_starts(tmp_path: Path) -> None:
+    made = planned(tmp_path, "it-own-wrong")
+    file = tmp_path / "ospf-ibgp" / "rtsw2.conf"
+    lines = file.read_text().splitlines()
+    place = lines.index("router ospf") + 1
+    file.write_text("\n".join([*lines[:place], " frobnicate 3", *lines[place:]]) + "\n")
+
+    with pytest.raises(SpecError, match=rf"ospf-ibgp/rtsw2.conf:{place + 1}: .*frobnicate 3"):
+        Lab.planned(tmp_path / f"{made.name}.yaml").up()
+    assert not made.is_running
+
+
+def test_what_is_declared_and_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = planned(tmp_path, "it-own-narrow", expect="expect: {next_hops: {rtsw1: 3}}")
+    monkeypatch.setattr("rocelab.lab.runtime.convergence_timeout_s", lambda fabric: 40.0)
+
+    with pytest.raises(NotConvergedError, match="rtsw1 has a route to servers with 2 next hops"):
+        made.up()
+    assert not made.is_running
