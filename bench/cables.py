@@ -21,7 +21,7 @@ from rocelab.dataplane.impairments import lineprocess
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.jobs.flow import ProbeStream
 from rocelab.linux import pidfile
-from rocelab.planning.delays import lab_delay_ns
+from rocelab.planning.delays import lab_delays_ns
 from rocelab.traffic.session import TrafficSession
 
 BODY = """
@@ -55,7 +55,7 @@ def _measured(lab: RunningLab, rate_pps: int) -> str:
         time.sleep(SECONDS)
         cpu_s, took_s = _cpu_s(lab) - began_cpu_s, time.monotonic() - began_s
         (seen,) = session.stop().flows
-    late_ns = seen.receive_ns - seen.send_ns - CROSSINGS * lab_delay_ns(lab.fabric.spec)
+    late_ns = seen.receive_ns - seen.send_ns - CROSSINGS * lab_delays_ns(lab.fabric)[-1]
     median_ms, p99_ms = np.percentile(late_ns, (50, 99)) / 1e6
     each_us = cpu_s / (CROSSINGS * rate_pps * took_s) * 1e6
     return (

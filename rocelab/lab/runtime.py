@@ -44,7 +44,7 @@ from rocelab.linux import settings as kernel
 from rocelab.linux.fibwatch import FibWatch
 from rocelab.linux.rights import check_rights, may_prioritise
 from rocelab.planning.build import plan
-from rocelab.planning.delays import lab_delay_ns
+from rocelab.planning.delays import lab_delays_ns
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.planning.settings import node_settings, port_settings
 from rocelab.record import LabFiles, Record, State, check_absent, locked, write_record
@@ -229,7 +229,7 @@ class LabRuntime:
         if self.fabric.spec.scheme.kind != "ecmp":
             with self._stage("scheme"):
                 Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
-        if lab_delay_ns(self.fabric.spec):
+        if lab_delays_ns(self.fabric):
             with self._stage("delays"):
                 cables.set_delays(self.fabric, self.files, progress)
         if self.fabric.spec.management:

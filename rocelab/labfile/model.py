@@ -462,6 +462,12 @@ class LabSpec(SpecModel):
         return self
 
     @property
+    def has_delays(self) -> bool:
+        """Whether a lab holds packets on some link."""
+        links = (*self.overrides.links.values(), *self.overrides.add)
+        return bool(self.links.delay) or self.fabric.has_delays or any(link.delay for link in links)
+
+    @property
     def is_usual(self) -> bool:
         """Whether nodes, links and addresses follow from the kind of fabric alone."""
         return (

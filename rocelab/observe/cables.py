@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rocelab.base import quantities
 from rocelab.dataplane.impairments import cables
 from rocelab.dataplane.impairments.delayline import LATE_PART, VERY_LATE, Lateness
-from rocelab.planning.delays import lab_delay_ns
+from rocelab.planning.delays import lab_delays_ns
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
@@ -20,6 +20,7 @@ class CableFigures:
     through."""
 
     delay_ns: int
+    """The longest of a link."""
     lateness: Lateness
     broken: tuple[str, ...]
 
@@ -61,12 +62,12 @@ class CableWatch:
 
     def figures(self) -> CableFigures | None:
         """What happened since; None in a lab whose links take no time."""
-        delay_ns = lab_delay_ns(self._fabric.spec)
-        if not delay_ns:
+        delays_ns = lab_delays_ns(self._fabric)
+        if not delays_ns:
             return None
         now = cables.lateness(self._fabric, self._files)
         return CableFigures(
-            delay_ns,
+            delays_ns[-1],
             Lateness(*(after - before for after, before in zip(now, self._before, strict=True))),
             cables.broken(self._fabric, self._files),
         )

@@ -1,11 +1,20 @@
-"""The time that a lab holds packets on links: `links.delay`, one way, of a cable and of the switch
+"""The time that a lab holds packets on a link: its delay, one way, of the cable and of the switch
 at its end, in the lab's clock. Pure."""
 
 from __future__ import annotations
 
-from rocelab.labfile.model import LabSpec
+from rocelab.planning.fabric import Fabric, Link
 
 
-def lab_delay_ns(spec: LabSpec) -> int:
-    """How long a lab holds each packet on each link, in the lab's clock; 0: not at all."""
-    return round((spec.links.delay or 0) * spec.dilation)
+def lab_delay_ns(link: Link, dilation: float) -> int:
+    """How long a lab of this dilation holds each packet on a link, in the lab's clock; 0: not at
+    all."""
+    return round((link.delay_ns or 0) * dilation)
+
+
+def lab_delays_ns(fabric: Fabric) -> tuple[int, ...]:
+    """The distinct delays of a lab's links, in the lab's clock, shortest first; empty if it holds
+    packets on none."""
+    dilation = fabric.spec.dilation
+    delays = {lab_delay_ns(link, dilation) for link in fabric.links}
+    return tuple(sorted(delays)) if any(delays) else ()

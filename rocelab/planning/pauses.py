@@ -15,7 +15,6 @@ from rocelab.labfile.base import SECOND
 from rocelab.labfile.headroom import Headroom, headroom_of, response_quanta
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
-from rocelab.planning.delays import lab_delay_ns
 from rocelab.planning.fabric import Fabric, Link, Port
 from rocelab.planning.pfc import carving_of, nic_thresholds, slack_of
 from rocelab.planning.queues import lab_rate_bps, plan_queues
@@ -129,7 +128,7 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
 
     def port(link: Link, end: Port) -> PausePort:
         far = link.far(end.node)
-        terms = headroom_of(pfc, link.rate_bps, link.mtu, fabric.spec.links.cable_ns)
+        terms = headroom_of(pfc, link.rate_bps, link.mtu, link.cable_ns)
         rate_bps = lab_rate_bps(link, fabric.spec.dilation)
         delay_ns, quantum_ns = obedience_ns(pfc, fabric.spec, link, end)
         slack = slack_of(terms, fabric.spec)
@@ -166,8 +165,8 @@ def obedience_ns(pfc: PfcSpec, spec: LabSpec, link: Link, pauser: Port) -> tuple
     packets cross the cable before the queue that is stopped.
     """
     quantum_ns = QUANTUM_BITS * SECOND * spec.dilation / link.rate_bps
-    crossings = 1 if lab_delay_ns(spec) and pauser.role.is_switch else 2
-    on_the_way_ns = crossings * spec.links.cable_ns * spec.dilation
+    crossings = 1 if link.delay_ns and pauser.role.is_switch else 2
+    on_the_way_ns = crossings * link.cable_ns * spec.dilation
     return round(on_the_way_ns + response_quanta(pfc, link.rate_bps) * quantum_ns), quantum_ns
 
 

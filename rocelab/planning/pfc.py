@@ -17,7 +17,6 @@ from rocelab.labfile.headroom import Headroom, divided, headroom_of
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP, QueuesSpec
-from rocelab.planning.delays import lab_delay_ns
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.queues import burst_bytes, class_of_dscp
 
@@ -53,7 +52,7 @@ def slack_of(headroom: Headroom, spec: LabSpec) -> int:
     """What a lab adds to a link's headroom, beside the formula: its ports send in bursts, and what
     crosses a cable to a server does so before it is counted for the port that it came in by."""
     burst = burst_bytes(max(8, round(headroom.rate_bps / spec.dilation)), headroom.mtu)
-    return burst + (headroom.cable // 2 if lab_delay_ns(spec) else 0)
+    return burst + (headroom.cable // 2 if spec.has_delays else 0)
 
 
 def nic_thresholds(pfc: PfcSpec, headroom: int) -> tuple[int, int]:

@@ -20,14 +20,14 @@ from rocelab.dataplane.impairments.impairment import MAX_DELAY_NS, Hook, Hooks, 
 from rocelab.dataplane.impairments.maps import ImpairmentMaps, Rule
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.linux import namespaces, probes
-from rocelab.planning.delays import lab_delay_ns
+from rocelab.planning.delays import lab_delay_ns, lab_delays_ns
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.record import LabFiles
 
 
 def check(fabric: Fabric) -> None:
     """Raise InputError if the lab cannot hold what is on its cables."""
-    delay_ns, links = lab_delay_ns(fabric.spec), fabric.spec.links
+    delay_ns = max(lab_delays_ns(fabric), default=0)
     if delay_ns > MAX_DELAY_NS:
         raise InputError(
             f"links.delay is {quantities.duration(delay_ns)} in the lab's clock, and packets are "
@@ -35,7 +35,9 @@ def check(fabric: Fabric) -> None:
             "a shorter links.delay or a smaller dilation",
         )
     for switch, hooks in _hooks(fabric).items():
-        held = sum(round(hook.link.link.rate_bps * (links.delay or 0) / 8e9) for hook in hooks)
+        held = sum(
+            round(hook.link.link.rate_bps * (hook.link.link.delay_ns or 0) / 8e9) for hook in hooks
+        )
         if held > HELD_LIMIT_BYTES // 2:
             raise InputError(
                 f"the cables of {switch} hold {quantities.size(held)} when they are full, and a "
@@ -52,7 +54,8 @@ def set_delays(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_prog
         if lacking:
             raise OSError(lacking)
         program.make_pins(CABLES, files, Hooks(fabric).most)
-        in_kernel = probes.missing(("netem",)) is None
+        # netem holds all packets of a node equally long.
+        in_kernel = len(lab_delays_ns(fabric)) == 1 and probes.missing(("netem",)) is None
         hooks = _hooks(fabric)
         with CABLES.maps(files) as maps, workers(2 * (os.cpu_count() or 1)) as pool:
             delayed = [
@@ -104,9 +107,10 @@ def _delay_links(
     hooks: Sequence[Hook],
     in_kernel: bool,
 ) -> None:
-    delay_ns = lab_delay_ns(fabric.spec)
-    mtu = fabric.spec.links.mtu
+    mtu = max(link.mtu for link in fabric.links_of[node.name])
+    delay_ns = 0
     for hook in hooks:
+        delay_ns = lab_delay_ns(hook.link.link, fabric.spec.dilation)
         maps.set_rule(
             hook.slot, Rule(hook.index, hook.at_egress, 1 << ImpairmentKind.DELAY, delay_ns)
         )

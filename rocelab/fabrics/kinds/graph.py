@@ -79,6 +79,11 @@ class GraphSpec(FabricKind):
             )
         return Layout(tuple(numbered), tuple(attachments), tuple(cables))
 
+    @property
+    def has_delays(self) -> bool:
+        """Whether a link of it has a delay of its own."""
+        return any(link.delay for link in self.links)
+
     def given_asns(self) -> frozenset[str]:
         """The nodes whose AS numbers are given."""
         return frozenset(
