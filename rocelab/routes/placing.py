@@ -15,7 +15,8 @@ from rocelab.base.arrays import NONE, Longs
 from rocelab.planning.fabric import DirectedLink
 from rocelab.routes.demand import Demand, FlowKey
 from rocelab.routes.network import FibNetwork, FlowPlacement, Path, PathStep
-from rocelab.routes.te.search import FlowRequests, Offer, Placed, place_in_order, scratch
+from rocelab.routes.te.problem import FlowRequests, Offer, Placed, scratch
+from rocelab.routes.te.search import place_in_order
 
 
 def place_cspf(network: FibNetwork, demands: Sequence[Demand]) -> FlowPlacement:

@@ -44,11 +44,16 @@ class Routing:
     def _scheme(self) -> SchemeSpec:
         return self.network.spec.scheme
 
+    @property
+    def is_engineered(self) -> bool:
+        """Whether a controller places the flows (`rocelab.routes.arrays.te`)."""
+        return isinstance(self._scheme, TeScheme) and self.model is Model.KERNEL
+
     def paths(self, flows: Flows, link_up: Bools | None = None) -> Paths:
         """The paths of flows over these links, L, all by default, as a controller places them."""
         routes = routes_of(self.network, link_up)
         hashed = self._hashed(flows, routes)
-        if not isinstance(self._scheme, TeScheme) or self.model is not Model.KERNEL:
+        if not isinstance(self._scheme, TeScheme) or not self.is_engineered:
             return hashed
         # Here and not above: its solver and its compiled code take a second to load.
         from rocelab.routes.arrays.te import place_te

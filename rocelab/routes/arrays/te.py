@@ -22,7 +22,8 @@ from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import PlannedGroups
 from rocelab.routes.te.moves import place_optimum
 from rocelab.routes.te.optimum import least_maximum
-from rocelab.routes.te.search import FlowRequests, Offer, Placed, place_in_order, scratch, sums
+from rocelab.routes.te.problem import FlowRequests, Offer, Placed, scratch, sums
+from rocelab.routes.te.search import place_in_order
 
 Mask = npt.NDArray[np.bool_]
 

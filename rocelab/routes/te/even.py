@@ -10,21 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.base.arrays import NONE, Floats, Longs
-from rocelab.routes.te.search import (
-    ARRIVED,
-    FlowRequests,
-    Offer,
-    Scratch,
-    compiled,
-    discover,
-    is_leaf_of,
-    scratch,
-)
+from rocelab.routes.te.compiling import entry, part
+from rocelab.routes.te.problem import FlowRequests, Offer, Scratch, scratch
+from rocelab.routes.te.search import ARRIVED, discover, is_leaf_of
 
 _ENOUGH = 1e-9
 
 
-@compiled
+@part
 def cross_least(
     offer: Offer, wanted: FlowRequests, flow: int, token: int, weight: Floats, room: Scratch
 ) -> int:
@@ -51,7 +44,7 @@ def cross_least(
     return end
 
 
-@compiled
+@entry
 def spread_evenly(
     offer: Offer,
     wanted: FlowRequests,
@@ -91,7 +84,7 @@ def spread_evenly(
                     share_bps[to] += share_bps[node] / ways
 
 
-@compiled
+@entry
 def crossings(
     offer: Offer, wanted: FlowRequests, order: Longs, weight: Floats, room: Scratch
 ) -> float:

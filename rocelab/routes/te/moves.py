@@ -11,88 +11,37 @@ programme leave more to repair than moves can.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from rocelab.base.arrays import NONE, Floats, Ints, Longs
+from rocelab.base.arrays import NONE, Floats, Longs
+from rocelab.routes.te.compiling import entry, part
 from rocelab.routes.te.optimum import least_maximum
-from rocelab.routes.te.search import (
+from rocelab.routes.te.problem import (
+    LONGEST_STAY,
+    MOST_IN_VAIN,
     FlowRequests,
+    Lists,
     Offer,
     Placed,
     Scratch,
-    best_path,
-    compiled,
-    place_in_order,
+    Work,
+    fresh_work,
     scratch,
 )
-
-MOST_IN_VAIN = 1000
-"""The search stops after this many moves without a better placement."""
+from rocelab.routes.te.search import best_path, place_in_order
 
 MOST_MOVES = 10_000
-LONGEST_STAY = 10
 _ENOUGH = 1e-9
 
 
-class Lists(NamedTuple):
-    """The flows on each send, linked: entry f * most hops + k is hop k of flow f."""
-
-    head: Longs
-    """The first entry of each send."""
-    after: Longs
-    """The neighbours of each entry, or NONE."""
-    before: Longs
-    """The neighbours of each entry, or NONE."""
-
-
-class Work(NamedTuple):
-    """Working arrays for one run of `move_off` with F flows."""
-
-    lists: Lists
-    load_bps: Floats
-    """Of each send."""
-    path: Ints
-    """Most hops."""
-    new_path: Ints
-    """Most hops."""
-    before_bps: Floats
-    """Most hops."""
-    moved_at: Longs
-    """F."""
-    moved: Longs
-    """MOST_IN_VAIN."""
-    left_path: Ints
-    """MOST_IN_VAIN x most hops."""
-
-
-def fresh_work(sends: int, flows: int, most: int) -> Work:
-    """Working arrays for `flows` flows with at most `most` hops over `sends` sends."""
-    lists = Lists(
-        np.full(sends, NONE, np.int64),
-        np.full(flows * most, NONE, np.int64),
-        np.full(flows * most, NONE, np.int64),
-    )
-    return Work(
-        lists,
-        np.zeros(sends),
-        np.full(most, NONE, np.int32),
-        np.full(most, NONE, np.int32),
-        np.zeros(most),
-        np.full(flows, -LONGEST_STAY, np.int64),
-        np.zeros(MOST_IN_VAIN, np.int64),
-        np.zeros((MOST_IN_VAIN, most), np.int32),
-    )
-
-
-@compiled
+@part
 def draw(state: int) -> int:
     """The next of a repeatable sequence of numbers below 2^31 (the generator of ANSI C's rand)."""
     return (state * 1103515245 + 12345) % 2147483648
 
 
-@compiled
+@part
 def enlist(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
     """Add a flow to the lists of its sends and to their loads."""
     most = placed.sends.shape[1]
@@ -107,7 +56,7 @@ def enlist(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: F
         load_bps[send] += rate_bps
 
 
-@compiled
+@part
 def strike(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
     """Take a flow off the lists of its sends and off their loads."""
     most = placed.sends.shape[1]
@@ -123,7 +72,7 @@ def strike(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: F
         load_bps[send] -= rate_bps
 
 
-@compiled
+@part
 def cost(offer: Offer, load_bps: Floats) -> tuple[float, float]:
     """The greatest utilisation, and the sum of the squares of all."""
     greatest = 0.0
@@ -136,7 +85,7 @@ def cost(offer: Offer, load_bps: Floats) -> tuple[float, float]:
     return greatest, squares
 
 
-@compiled
+@part
 def one_of_the_most_used(offer: Offer, load_bps: Floats, greatest: float, number: int) -> int:
     """A send with the utilisation `greatest`; `number` chooses among several."""
     ties = 0
@@ -152,7 +101,7 @@ def one_of_the_most_used(offer: Offer, load_bps: Floats, greatest: float, number
     return NONE
 
 
-@compiled
+@part
 def is_on(placed: Placed, flow: int, send: int) -> bool:
     """Whether a send is on the flow's path."""
     is_placed = False
@@ -161,7 +110,7 @@ def is_on(placed: Placed, flow: int, send: int) -> bool:
     return is_placed
 
 
-@compiled
+@part
 def way_around(
     offer: Offer,
     wanted: FlowRequests,
@@ -197,7 +146,7 @@ def way_around(
     return crowded
 
 
-@compiled
+@entry
 def move_off(
     offer: Offer, wanted: FlowRequests, placed: Placed, bound: float, room: Scratch, work: Work
 ) -> None:

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array  # type: ignore[import-untyped]
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
 from rocelab.base.errors import InputError, MachineError
 from rocelab.routes.te.even import even_split
-from rocelab.routes.te.search import FlowRequests, Offer, sums
+from rocelab.routes.te.problem import FlowRequests, Offer, sums
 
 MOST_VARIABLES = 80_000
 """HiGHS takes about a minute for this many."""

@@ -9,87 +9,16 @@ code: the simulator compiled, the controller as plain Python, some hundred times
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
-
 import numpy as np
 
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
-from rocelab.base.compiling import compiler
-
-compiled = compiler(Path(__file__).parent, makes_arrays=False)
-"""Functions get the arrays that they fill: to compile one that makes arrays takes twice as long."""
+from rocelab.routes.te.compiling import entry, part
+from rocelab.routes.te.problem import NOTHING, FlowRequests, Offer, Placed, Scratch
 
 ARRIVED = -2
-_NOTHING = -1.0
 
 
-class Offer(NamedTuple):
-    """The routes of N nodes to H classes of destinations."""
-
-    group: Ints
-    """N x H, NONE for no route; sends[start[g]:start[g + 1]] are the choices of a group in the
-    kernel's order."""
-    start: Longs
-    sends: Ints
-    receiver: Ints
-    """Of each send; sends without capacity are not used."""
-    capacity_bps: Floats
-    """Of each send; sends without capacity are not used."""
-
-
-class FlowRequests(NamedTuple):
-    """F flows."""
-
-    ingress: Ints
-    """a node."""
-    home: Ints
-    """a class of destinations as in `Routes`, F."""
-    leaves: Ints
-    """The nodes that reach the destination's NIC, F x p, padded with NONE."""
-    rate_bps: Floats
-    """F."""
-
-
-class Scratch(NamedTuple):
-    """Working arrays for one search at a time."""
-
-    seen: Longs
-    """N."""
-    hop: Ints
-    """N."""
-    queue: Ints
-    """N."""
-    used: Floats
-    """N x most hops of a path."""
-
-
-class Placed(NamedTuple):
-    """The sends between switches of F flows."""
-
-    hops: Ints
-    """How many, F, NONE without a path."""
-    sends: Ints
-    """F x most hops."""
-
-
-def scratch(nodes: int, most_hops: int) -> Scratch:
-    """Fresh working arrays for searches among `nodes` nodes."""
-    return Scratch(
-        np.full(nodes, NONE, np.int64),
-        np.full(nodes, NONE, np.int32),
-        np.zeros(nodes, np.int32),
-        np.full((nodes, most_hops), _NOTHING),
-    )
-
-
-def sums(which: Longs | Ints, values: Floats, count: int) -> Floats:
-    """The sum of the values of each of `count` groups."""
-    summed: Floats = np.bincount(which, values, count).astype(np.float64)
-    return summed
-
-
-@compiled
+@part
 def is_leaf_of(wanted: FlowRequests, flow: int, node: int) -> bool:
     """Whether `node` is wired to the destination of a flow."""
     is_leaf = False
@@ -98,7 +27,7 @@ def is_leaf_of(wanted: FlowRequests, flow: int, node: int) -> bool:
     return is_leaf
 
 
-@compiled
+@part
 def discover(offer: Offer, wanted: FlowRequests, flow: int, token: int, room: Scratch) -> int:
     """Write the switches that the flow can reach into the queue, nearest first. Returns their
     number.
@@ -128,7 +57,7 @@ def discover(offer: Offer, wanted: FlowRequests, flow: int, token: int, room: Sc
     return end
 
 
-@compiled
+@part
 def comes_first(use: float, onward: Floats, best: Floats) -> bool:
     """Whether `own` among the falling `onward` comes before the falling `best`."""
     taken = False
@@ -147,7 +76,7 @@ def comes_first(use: float, onward: Floats, best: Floats) -> bool:
     return False
 
 
-@compiled
+@part
 def best_path(
     offer: Offer,
     wanted: FlowRequests,
@@ -174,7 +103,7 @@ def best_path(
         if is_leaf_of(wanted, flow, node):
             room.hop[node] = ARRIVED
             for k in range(most):
-                used[node, k] = _NOTHING
+                used[node, k] = NOTHING
             continue
         group = offer.group[node, home]
         if group == NONE:
@@ -209,7 +138,7 @@ def best_path(
     return hops if room.hop[node] == ARRIVED else NONE
 
 
-@compiled
+@entry
 def place_each(
     offer: Offer,
     wanted: FlowRequests,
