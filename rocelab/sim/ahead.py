@@ -26,10 +26,14 @@ LIBRARIES = {
 }
 """What is compiled for each engine."""
 
+TRAFFIC_ENGINEERING = "placement of flows"
+"""The library that places flows, whatever the engine."""
+
 _MODULES = {
     "fluid engine": ("rocelab.sim.engine.events", "rocelab.sim.engine.compiling"),
     "packet engine": ("rocelab.sim.packets.wiring", "rocelab.sim.packets.compiling"),
     "link engine": ("rocelab.sim.links.turns", "rocelab.sim.links.turns"),
+    TRAFFIC_ENGINEERING: ("rocelab.routes.te.moves", "rocelab.routes.te.compiling"),
 }
 """A module that imports all with entries of a library, and the one that has the library."""
 
@@ -48,15 +52,21 @@ def missing(engine: Engine) -> list[str]:
 def compile_ahead(engine: Engine, progress: ProgressSink = no_progress) -> None:
     """Have an engine compiled, in the cache and loaded. Raises MachineError where a process may not
     have the memory."""
-    compile_missing(engine, progress)
     for name in LIBRARIES[engine]:
-        _library(name).load()
+        load_library(name, progress)
 
 
 def compile_missing(engine: Engine, progress: ProgressSink = no_progress) -> None:
     """Have an engine compiled, in the cache. Raises as `compile_ahead`."""
     for name in missing(engine):
         compile_library(name, progress)
+
+
+def load_library(name: str, progress: ProgressSink) -> None:
+    """Have a library compiled, in the cache and loaded. Raises as `compile_ahead`."""
+    if not _library(name).is_complete():
+        compile_library(name, progress)
+    _library(name).load()
 
 
 def compile_library(name: str, progress: ProgressSink) -> None:

@@ -45,7 +45,7 @@ from rocelab.routes.arrays.graph import routes_of
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import links_on_path, paths_of
 from rocelab.routes.models import Model
-from rocelab.sim.ahead import compile_ahead
+from rocelab.sim.ahead import TRAFFIC_ENGINEERING, compile_ahead, load_library
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.engine.run import run
@@ -111,8 +111,10 @@ class Simulation:
             check_steps_fit(self.jobs, self.workloads)
             self.compiled = self._compiled()
             self.flows = self.compiled.flows
+        self.routing = Routing(self.network, self.options.model)
+        if self.routing.is_engineered:
+            load_library(TRAFFIC_ENGINEERING, progress)
         with self._timed("paths"):
-            self.routing = Routing(self.network, self.options.model)
             self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
 
