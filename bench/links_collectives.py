@@ -120,7 +120,7 @@ def opened(program: Program, sending: Sending) -> tuple[Program, Sending]:
     columns = {
         field.name: getattr(sending, field.name)[program.flow]
         for field in fields(Sending)
-        if field.name not in ("messages", "rules", "admission", "gathering")
+        if field.name not in ("messages", "rules", "admission", "gathering", "family")
     }
     return alone, replace(sending, **columns)
 

@@ -118,7 +118,9 @@ def measure_small(racks: int) -> Row:
     from rocelab.sim.engine.incremental import Incremental
 
     even, paths, capacity = ring(racks)
+    # Loads what is compiled: both engines then run as often.
     max_min_rates(paths, capacity)
+    drive(Incremental(even, paths, capacity, 0.0), even.transfers, (), False, no_progress)
     row: Row = {"gpus": racks * 8 * 16, "transfers": even.transfers}
     for name, program in (("even", even), ("uneven", uneven(even))):
         for everything in (False, True):
