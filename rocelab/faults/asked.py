@@ -81,7 +81,7 @@ def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
     Lists are written with commas: `links=rtsw1:ctsw1,rtsw1:ctsw2`. Raises InputError for an unknown
     kind, SpecError with every problem of the keys.
     """
-    if kind not in KINDS.names:
+    if not KINDS.has(kind):
         meant = did_you_mean(kind, KINDS.names)
         raise InputError(
             f"there is no kind of fault {shown(kind)}",

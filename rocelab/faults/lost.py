@@ -52,7 +52,7 @@ class LostSpec(SingleFaultSpec):
             KINDS.find(kind)
         except InputError as error:
             why = error.message
-            if kind not in KINDS.names:
+            if not KINDS.has(kind):
                 why = f"it is of {package}, which is not installed any more"
         else:
             why = f"it was written by {package}, and its keys have changed since"

@@ -120,7 +120,7 @@ def _check(door: Door[Any], name: str, plugins: Iterable[str]) -> None:
     try:
         door.find(name)
     except InputError as error:
-        if name not in door.names:
+        if not door.has(name):
             raise _gone(error.message, plugins) from error
         raise PackageGoneError(f"{error.message}{of_gone(plugins)}", error.hint) from error
 

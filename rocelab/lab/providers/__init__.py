@@ -32,7 +32,7 @@ def provider_of(
 def recorded_provider(lab: str, runtime: str) -> NodeProvider:
     """The runtime of a lab whose record says `runtime`. Raises InputError if its package is
     gone."""
-    if runtime not in RUNTIMES.names:
+    if not RUNTIMES.has(runtime):
         raise InputError(
             f"lab {lab} was brought up with the runtime {runtime}, which is not installed here",
             f"install its package again, or take the lab down with `rocelab down {lab}`",

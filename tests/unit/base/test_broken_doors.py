@@ -39,6 +39,8 @@ COMMANDS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
             ("plan", "scheme.yaml"),
             ("plan", "keys.yaml"),
             ("predict", "tiny", *JOB, "--scheme", "NAME"),
+            ("whatif", "tiny", "drain ctsw1", *JOB, "--scheme", "NAME"),
+            ("compare", "tiny", "--schemes", "NAME"),
         ],
     ),
     "routing": ("routing stack", [("render", "stack.yaml", "--out", "rendered")]),
@@ -88,26 +90,44 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     return PluginEnvironment.with_package(folder, "lab_broken", points)
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_command_that_names_it_says_what_is_broken(
-    there: PluginEnvironment, name: str, tmp_path: Path
-) -> None:
+def refusals(
+    environment: PluginEnvironment, name: str, folder: Path
+) -> list[tuple[str, list[str], int, str]]:
+    """Of each command that names `name`: the door's noun, its words, its exit code and errors."""
     for file, text in FILES.items():
-        (tmp_path / file).write_text(text.replace("NAME", name))
+        (folder / file).write_text(text.replace("NAME", name))
     commands = [
         (noun, [word.replace("NAME", name) for word in words])
         for noun, lines in COMMANDS.values()
         for words in lines
     ]
-    done = there.run(PROGRAM, json.dumps([words for _, words in commands]), cwd=tmp_path)
+    done = environment.run(PROGRAM, json.dumps([words for _, words in commands]), cwd=folder)
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     assert len(outcomes) == len(commands)
-    for (noun, words), (code, errors) in zip(commands, outcomes, strict=True):
+    return [(*command, *outcome) for command, outcome in zip(commands, outcomes, strict=True)]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_command_that_names_it_says_what_is_broken(
+    there: PluginEnvironment, name: str, tmp_path: Path
+) -> None:
+    for noun, words, code, errors in refusals(there, name, tmp_path):
         first, hint = errors.splitlines()
         named = f"{noun} {name} of lab-broken 1.2 cannot be used: {BROKEN[name][1]}"
         assert (code, named in first) == (2, True), (words, errors)
         assert "fix or uninstall that package" in hint
+
+
+def test_a_command_says_of_a_name_that_two_packages_have_that_both_have_it(tmp_path: Path) -> None:
+    points = {f"{group}:twice": "lab_broken:THING" for group in COMMANDS}
+    environment = PluginEnvironment.with_package(tmp_path / "environment", "lab_broken", points)
+    environment.install("lab_halo", points)
+    for noun, words, code, errors in refusals(environment, "twice", tmp_path):
+        first, hint = errors.splitlines()
+        named = f"{noun} twice of lab-broken 1.2 cannot be used: lab-halo has that name too"
+        assert (code, named in first) == (2, True), (words, errors)
+        assert "uninstall" in hint
 
 
 def test_doctor_names_all_of_them_and_labs_of_others_work(there: PluginEnvironment) -> None:
