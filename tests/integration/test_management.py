@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +130,35 @@ def test_the_inventory_for_ansible_has_a_group_for_each_role(lab: RunningLab) ->
         timeout=RUN_LIMIT_S,
     )
     assert outcome.stdout == "srv1-1\n"
+
+
+@pytest.mark.long
+def test_ansible_of_pypi_gets_in_and_its_modules_run_in_the_node(
+    lab: RunningLab, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv" / "bin"
+    subprocess.run([programs / "pip", "install", "--quiet", "ansible-core"], check=True)
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(rocelab("inventory", LAB).stdout)
+
+    def ansible(*words: str) -> str:
+        return subprocess.run(
+            [programs / "ansible", "-i", inventory, *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=RUN_LIMIT_S,
+            env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "ansible")},
+        ).stdout
+
+    assert ansible("all", "-m", "ping").count('"ping": "pong"') == len(lab.fabric.nodes)
+    summary = ansible("rtsw2", "-m", "command", "-a", "vtysh -c 'show bgp summary'")
+    loopback = lab.fabric.node("rtsw2").loopback
+    assert f"BGP router identifier {loopback}," in summary
+    addresses = ansible("srv1-1", "-m", "raw", "-a", "hostname; ip -brief address")
+    assert "srv1-1\n" in addresses.replace("\r", "")
+    assert str(lab.fabric.links_of["srv1-1"][0].port("srv1-1").address) in addresses
 
 
 def test_a_lab_without_management_has_no_inventory(make_lab: MakeLab) -> None:
