@@ -6,10 +6,9 @@ planned too, so that addresses can be set without reading the kernel's choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import IPv6Address
-from socket import AF_INET, AF_INET6
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rocelab.base.family import Family
 from rocelab.dataplane.queues.engine import LONGEST_PACKETS
 from rocelab.linux import rtnetlink
 from rocelab.linux.fib import RTN_UNICAST
@@ -38,48 +37,65 @@ def create_links(
 def configure_node(fabric: Fabric, node: Node) -> list[bytes]:
     """The messages that set a node's loopback up with every address."""
     messages = [set_up(LOOPBACK_INDEX, up=True)]
-    if node.loopback is not None:
-        messages.append(_address(LOOPBACK_INDEX, f"{node.loopback}/32", node.loopback))
+    for loopback in (node.loopback, node.other_loopback):
+        if loopback is not None:
+            length = Family.of(loopback).bits
+            messages.append(_address(LOOPBACK_INDEX, f"{loopback}/{length}", loopback))
     for link in fabric.links_of[node.name]:
-        port = link.port(node.name)
-        if port.address is not None:
-            peer = link.far(node.name).ip if port.is_shared else port.ip
-            messages.append(_address(port.index, port.address, peer))
+        port, far = link.port(node.name), link.far(node.name)
+        ends = ((port.address, far.address), (port.other_address, far.other_address))
+        for address, far_address in ends:
+            if address is not None:
+                peer = far_address if port.is_shared and far_address else address
+                messages.append(_address(port.index, address, _ip(peer)))
     return messages
 
 
 def server_routes(fabric: Fabric, server: str) -> list[bytes]:
     """What makes a server send by the NIC of a packet's source address, and by its first NIC what
-    is bound to none: a default route for each NIC, and a rule for each but the first."""
+    is bound to none: a default route for each NIC, and a rule for each but the first; of each
+    family that the lab has."""
     nics = fabric.nics(server)
-    return [*map(default_route, nics), *(_source_rule(nic) for nic in nics if nic.number > 1)]
+    routes = [message for nic in nics for message in default_routes(nic)]
+    return [*routes, *(rule for nic in nics if nic.number > 1 for rule in _source_rules(nic))]
 
 
-def default_route(nic: Nic, *, by: Sequence[Link] | None = None) -> bytes:
-    """The default route through a NIC, over all its ports, in the NIC's table. It must be up.
+def default_routes(nic: Nic, *, by: Sequence[Link] | None = None) -> list[bytes]:
+    """The default route of each family through a NIC, over all its ports, in the NIC's table. It
+    must be up.
 
-    Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
+    Replaces existing ones. `by`: only over these ports of the NIC, if others are down.
     """
-    hops = [
-        rtnetlink.GatewayHop(link.a.index, link.b.ip) for link in (nic.links if by is None else by)
+    links = nic.links if by is None else by
+    gateways = (
+        [(link.a.index, link.b.address) for link in links],
+        [(link.a.index, link.b.other_address) for link in links],
+    )
+    return [
+        rtnetlink.put_route(
+            [("RTA_MULTIPATH", hops)],
+            family=Family.of(hops[0].gateway).number,
+            table=nic.table,
+            proto=RTPROT_STATIC,
+            type=RTN_UNICAST,
+        )
+        for ends in gateways
+        if (hops := [rtnetlink.GatewayHop(index, _ip(end)) for index, end in ends if end])
     ]
-    return rtnetlink.put_route(
-        [("RTA_MULTIPATH", hops)],
-        family=AF_INET,
-        table=nic.table,
-        proto=RTPROT_STATIC,
-        type=RTN_UNICAST,
-    )
 
 
-def _source_rule(nic: Nic) -> bytes:
-    return rtnetlink.add_rule(
-        [("FRA_SRC", nic.ip), ("FRA_PRIORITY", nic.table)],
-        family=AF_INET,
-        src_len=32,
-        table=nic.table,
-        action=rtnetlink.FR_ACT_TO_TBL,
-    )
+def _source_rules(nic: Nic) -> Iterator[bytes]:
+    port = nic.links[0].a
+    for address in (port.address, port.other_address):
+        if address is not None:
+            family = Family.of(address)
+            yield rtnetlink.add_rule(
+                [("FRA_SRC", _ip(address)), ("FRA_PRIORITY", nic.table)],
+                family=family.number,
+                src_len=family.bits,
+                table=nic.table,
+                action=rtnetlink.FR_ACT_TO_TBL,
+            )
 
 
 def set_up(index: int, *, up: bool) -> bytes:
@@ -104,31 +120,33 @@ def set_dormant(index: int, *, dormant: bool) -> bytes:
 
 
 def bring_up(link: Link, node: str) -> list[bytes]:
-    """The messages that set a node's end of a link up, with a permanent neighbour entry for the far
-    end.
+    """The messages that set a node's end of a link up, with a permanent neighbour entry for each
+    address of the far end.
 
     The kernel's neighbour table is one for all namespaces and holds 1,024 entries (gc_thresh3);
     permanent entries do not count. Taking an interface down flushes them, so they are set whenever
     it goes up.
     """
     index, far = link.port(node).index, link.far(node)
-    neighbour = rtnetlink.put_neighbour(
-        [
-            ("NDA_DST", far.ip if far.address else link_local(far.mac)),
-            ("NDA_LLADDR", far.mac),
-        ],
-        family=AF_INET if far.address else AF_INET6,
-        ifindex=index,
-        state=NUD_PERMANENT,
-    )
-    return [set_up(index, up=True), neighbour]
+    neighbours = [
+        rtnetlink.put_neighbour(
+            [("NDA_DST", address), ("NDA_LLADDR", far.mac)],
+            family=Family.of(address).number,
+            ifindex=index,
+            state=NUD_PERMANENT,
+        )
+        for address in _addresses(link, far)
+    ]
+    return [set_up(index, up=True), *neighbours]
 
 
-def link_local(mac: str) -> str:
-    """The IPv6 link-local address that the kernel gives an interface (RFC 4291 appendix A)."""
-    octets = bytes.fromhex(mac.replace(":", ""))
-    identifier = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
-    return str(IPv6Address(b"\xfe\x80" + bytes(6) + identifier))
+def _addresses(link: Link, port: Port) -> list[str]:
+    """The addresses of a port of the link at which others reach it."""
+    addresses = [_ip(address) for address in (port.address, port.other_address) if address]
+    has_ipv6 = any(Family.of(address) is Family.IPV6 for address in addresses)
+    if not addresses or (has_ipv6 and link.is_between_switches):
+        addresses.append(port.link_local)  # next hops of IPv6 are these
+    return addresses
 
 
 def _veth(
@@ -161,7 +179,12 @@ def _address(index: int, address: str, peer: str) -> bytes:
     ip, _, length = address.partition("/")
     return rtnetlink.new_address(
         [("IFA_LOCAL", ip), ("IFA_ADDRESS", peer)],
-        family=AF_INET,
+        family=Family.of(ip).number,
         prefixlen=int(length),
         index=index,
     )
+
+
+def _ip(address: str) -> str:
+    """An address without its length."""
+    return address.partition("/")[0]

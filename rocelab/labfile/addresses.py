@@ -54,7 +54,7 @@ def _listed(value: object) -> object:
 
 Pool = Annotated[
     tuple[Annotated[str, AfterValidator(_network)], ...],
-    BeforeValidator(_listed),
+    BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
     AfterValidator(one_a_family),
     Field(strict=False),
 ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from rocelab.base.family import Family
 from rocelab.fabrics.numbers import Prefix as Prefix
@@ -103,6 +103,14 @@ class Port:
         if self.address is None:
             raise ValueError(f"{self} is unnumbered")
         return self.address.partition("/")[0]
+
+    @property
+    def link_local(self) -> str:
+        """The IPv6 link-local address that the kernel gives a switch's port (RFC 4291 appendix
+        A)."""
+        octets = bytes.fromhex(self.mac.replace(":", ""))
+        identifier = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
+        return str(IPv6Address(b"\xfe\x80" + bytes(6) + identifier))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocelab.base.sysctls import HASH_FIELDS, HASH_POLICY, HASH_SEED
+from rocelab.base.family import Family
+from rocelab.base.sysctls import HASH_FIELDS, HASH_FIELDS_6, HASH_POLICY, HASH_POLICY_6, HASH_SEED
 from rocelab.labfile.model import HashField, HashPolicy
 from rocelab.planning.fabric import Fabric, Node
 
@@ -75,18 +76,35 @@ _IPV6_PORTS: Mapping[str, str] = {
     },
     **{f"ipv6/{name}": "1" for name in ("ndisc_evict_nocarrier", "suppress_frag_ndisc")},
 }
-"""The ports of a switch whose sessions are over link-local addresses."""
+"""The ports of a switch with IPv6, whose next hops are link-local addresses."""
+
+_IPV6_LINKDOWN = "ipv6/ignore_routes_with_linkdown"
+_KEPT_ADDRESSES = {"ipv6/keep_addr_on_down": "1"}
+"""As IPv4's are."""
+_IPV6_SERVER_PORTS: Mapping[str, str] = {
+    **_IPV6_PORTS,
+    **_KEPT_ADDRESSES,
+    "ipv6/forwarding": "0",
+    # Nobody's next hop is a server.
+    "ipv6/addr_gen_mode": "1",
+}
+"""The ports of a server with IPv6 addresses."""
 
 
 def port_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
     """The settings of every port of `node`, by family and name such as `ipv4/rp_filter`, in the
     order of writing. conf/all, which the kernel combines with a port's, and conf/default have the
     same values."""
+    has_ipv6 = Family.IPV6 in fabric.spec.addresses.families
     if not node.is_switch:
-        return SERVER_PORTS
+        return {**SERVER_PORTS, **_IPV6_SERVER_PORTS} if has_ipv6 else SERVER_PORTS
     # A port without carrier gets no packets even before zebra reacts, as in a real switch.
-    switch = {**SERVER_PORTS, _FORWARDING: "1", _LINKDOWN: "1"}
-    return switch if fabric.numbered else {**switch, **_IPV6_PORTS}
+    ports = {**SERVER_PORTS, _FORWARDING: "1", _LINKDOWN: "1"}
+    if has_ipv6 or not fabric.numbered:
+        ports |= _IPV6_PORTS
+    if has_ipv6:
+        ports |= {_IPV6_LINKDOWN: "1", **_KEPT_ADDRESSES}
+    return ports
 
 
 def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
@@ -109,8 +127,16 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
             "ipv4/icmp_msgs_per_sec": "1000000",
             "ipv4/icmp_msgs_burst": "100000",
         }
+        if Family.IPV6 in fabric.spec.addresses.families:
+            # The limit of all messages together is IPv4's.
+            settings |= {
+                HASH_POLICY_6: str(POLICY_NUMBER[fabric.hash_policy]),
+                "ipv6/icmp/ratelimit": "0",
+            }
         if fields := fabric.spec.hashing.fields:
             settings[HASH_FIELDS] = str(sum(FIELD_BIT[field] for field in fields))
+            if HASH_POLICY_6 in settings:
+                settings[HASH_FIELDS_6] = settings[HASH_FIELDS]
         if node.hash_seed:
             settings[HASH_SEED] = str(node.hash_seed)
     return settings

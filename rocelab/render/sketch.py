@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import ip_network
 from itertools import pairwise
 
 from rocelab.fabrics.roles import Role
@@ -201,7 +201,7 @@ def _cell(fabric: Fabric, node: Node) -> SketchCell:
     if node.is_switch:
         widest = min(
             (prefix.prefix for prefix in fabric.prefixes_of[node.name]),
-            key=lambda prefix: IPv4Network(prefix).prefixlen,
+            key=lambda prefix: ip_network(prefix).prefixlen,
         )
         lines: tuple[str, ...] = (node.name, f"AS {node.asn}", widest)
     else:

@@ -10,8 +10,10 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
-from rocelab.planning.fabric import Fabric, Link, Prefix
+from rocelab.planning.fabric import Fabric, Link, Port, Prefix
 from rocelab.planning.routes import NextHops, expected_width, spread
 
 
@@ -62,18 +64,26 @@ def _planned(fabric: Fabric, node: str, routes: Mapping[str, NextHops]) -> Fib:
                 hint=f"set routing.max_paths to {len(links)} or more",
             )
         hops = [
-            NextHop(link.port(node).interface, link.far(node).ip if fabric.numbered else None)
+            NextHop(link.port(node).interface, _gateway(fabric, link.far(node), prefix))
             for link in links
         ]
-        hops.sort(key=lambda hop: int(ipaddress.IPv4Address(hop.gateway or 0)))
+        hops.sort(key=lambda hop: int(ipaddress.ip_address(hop.gateway or 0)))
         learnt.append(Route(prefix, tuple(hops)))
     return Fib((*connected, *learnt))
 
 
+def _gateway(fabric: Fabric, far: Port, prefix: str) -> str | None:
+    """The address of a next hop. Of IPv6 FRR takes the link-local one."""
+    if not fabric.numbered:
+        return None
+    is_link_local = Family.of(prefix) is Family.IPV6 and fabric.spec.routing.stack == DEFAULT_STACK
+    return far.link_local if is_link_local else far.ip
+
+
 def connected_prefix(link: Link, node: str) -> str:
-    """The prefix that `node` reaches directly over a numbered link: its /31, or the address at its
-    far end."""
+    """The prefix that `node` reaches directly over a numbered link: its /31 or /127, or the address
+    at its far end."""
     port = link.port(node)
     if port.is_shared:
-        return f"{link.far(node).ip}/32"
-    return str(ipaddress.IPv4Interface(port.address or "").network)
+        return f"{link.far(node).ip}/{Family.of(link.far(node).ip).bits}"
+    return str(ipaddress.ip_interface(port.address or "").network)

@@ -89,7 +89,11 @@ def _incomplete_nics(lab: RunningLab, server: str) -> list[tuple[Nic, list[Link]
 
 def _restore_default_routes(lab: RunningLab, server: str) -> None:
     """Restore the routes, each of which the kernel drops with its last next hop."""
-    routes = [wiring.default_route(nic, by=usable) for nic, usable in _incomplete_nics(lab, server)]
+    routes = [
+        route
+        for nic, usable in _incomplete_nics(lab, server)
+        for route in wiring.default_routes(nic, by=usable)
+    ]
     if routes:
         lab.node(server).send(routes)
 

@@ -9,10 +9,12 @@ Source: BIRD User's Guide, chapters "Configuration" and "Protocols".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.base.templates import template
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
@@ -23,11 +25,19 @@ MOST_PATHS = 255
 
 
 @dataclass(frozen=True, slots=True)
+class _Channel:
+    """A family, and what is announced of it or accepted."""
+
+    family: str
+    prefixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Session:
     interface: str
     address: str
     asn: int
-    accept: tuple[str, ...]
+    accepted: tuple[_Channel, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +92,14 @@ def bird_configuration(
     if node.asn is None or node.loopback is None:
         raise ValueError(f"{node.name} is a {node.role.name} and runs no routing daemon")
     routing = fabric.spec.routing
+    announced = [prefix.prefix for prefix in fabric.prefixes_of[node.name]]
     links = [link for link in fabric.links_of[node.name] if link.is_between_switches]
     return template("bird/bird.conf.j2").render(
         node=node,
         log="syslog" if log_folder is None else f'"{log_folder}/bird.log"',
         interfaces=_interfaces(fabric, node) if interfaces else [],
         max_paths=min(routing.max_paths, MOST_PATHS),
-        networks=[prefix.prefix for prefix in fabric.prefixes_of[node.name]],
+        channels=[_Channel(family.value, _of(family, announced)) for family in _families(fabric)],
         bfd=routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier),
         timers=_Timers(
             routing.keepalive // SECOND, routing.hold // SECOND, routing.connect_retry // SECOND
@@ -105,12 +116,27 @@ def _session(fabric: Fabric, node: Node, link: Link) -> _Session:
     accept = [f"{prefix}+" for prefix in fabric.space]
     if peer.is_leaf and fabric.valley_free:
         accept = [prefix.prefix for prefix in fabric.prefixes_of[peer.name]]
-    return _Session(link.port(node.name).interface, far.ip, peer.asn, tuple(accept))
+    channels = [_Channel(family.value, _of(family, accept)) for family in _families(fabric)]
+    return _Session(link.port(node.name).interface, far.ip, peer.asn, tuple(channels))
+
+
+def _families(fabric: Fabric) -> tuple[Family, ...]:
+    return fabric.spec.addresses.families
+
+
+def _of(family: Family, prefixes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(prefix for prefix in prefixes if Family.of(prefix) is family)
 
 
 def _interfaces(fabric: Fabric, node: Node) -> list[_Interface]:
-    ports = (link.port(node.name) for link in fabric.links_of[node.name])
+    ports = [link.port(node.name) for link in fabric.links_of[node.name]]
+    loopbacks = [ip for ip in (node.loopback, node.other_loopback) if ip is not None]
     return [
-        _Interface("lo", f"{node.loopback}/32"),
-        *(_Interface(port.interface, port.address) for port in ports if port.address),
+        *(_Interface("lo", f"{ip}/{Family.of(ip).bits}") for ip in loopbacks),
+        *(
+            _Interface(port.interface, address)
+            for port in ports
+            for address in (port.address, port.other_address)
+            if address is not None
+        ),
     ]

@@ -21,6 +21,8 @@ from rocelab.labfile.model import HashWeights, RoutingSpec
 from rocelab.labfile.policy import PolicySpec
 from rocelab.planning.fabric import Fabric, Link, Node
 
+_PREFIXES = {Family.IPV4: "ip", Family.IPV6: "ipv6"}
+"""The word of FRR's commands about addresses and prefixes of a family."""
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"
 OWN_LIST = "OWN"
@@ -76,7 +78,8 @@ class _Neighbor:
 class _Interface:
     name: str
     description: str
-    address: str | None
+    addresses: list[str]
+    """The commands that set them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ def variables(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, obje
     bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
     return {
         "node": node,
+        "families": fabric.spec.addresses.families,
         "networks": [
             prefix.prefix for prefix in fabric.prefixes_of[node.name] if not prefix.per_port
         ],
@@ -196,15 +200,25 @@ def _session_links(fabric: Fabric, node: Node) -> tuple[Link, ...]:
 
 
 def _interfaces(fabric: Fabric, node: Node) -> list[_Interface]:
-    loopback = _Interface("lo", "loopback", f"{node.loopback}/32")
+    loopbacks = (ip for ip in (node.loopback, node.other_loopback) if ip is not None)
+    addresses = [
+        f"{_PREFIXES[Family.of(ip)]} address {ip}/{Family.of(ip).bits}" for ip in loopbacks
+    ]
+    loopback = _Interface("lo", "loopback", addresses)
     return [loopback, *(_interface(link, node) for link in fabric.links_of[node.name])]
 
 
 def _interface(link: Link, node: Node) -> _Interface:
     far = link.far(node.name)
     port = link.port(node.name)
-    address = f"{port.ip} peer {far.ip}/32" if port.is_shared else port.address
-    return _Interface(port.interface, f"{far.node} {far.interface}", address)
+    addresses = [
+        f"{_PREFIXES[Family.of(address)]} address {address}"
+        for address in (port.address, port.other_address)
+        if address is not None
+    ]
+    if port.is_shared and addresses:
+        addresses[0] = f"ip address {port.ip} peer {far.ip}/32"
+    return _Interface(port.interface, f"{far.node} {far.interface}", addresses)
 
 
 def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
@@ -224,8 +238,11 @@ def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
 
 def _space(fabric: Fabric) -> list[str]:
     """Prefix-list patterns of everything that a switch may announce."""
-    space = (prefix for prefix in fabric.space if Family.of(prefix) is Family.IPV4)
-    return [prefix if prefix.endswith("/32") else f"{prefix} le 32" for prefix in space]
+    return [
+        prefix if prefix.endswith(f"/{bits}") else f"{prefix} le {bits}"
+        for prefix in fabric.space
+        if (bits := Family.of(prefix).bits)
+    ]
 
 
 def _own_prefixes(fabric: Fabric, leaf: str, name: str) -> list[_PrefixList]:
@@ -244,7 +261,7 @@ def _nic_blocks(fabric: Fabric, switch: str) -> list[str]:
     shared = (
         prefix.prefix for prefix in prefixes if len(prefix.origins) > 1 and not prefix.per_port
     )
-    return [f"{prefix} ge 32" for prefix in shared]
+    return [f"{prefix} ge {Family.of(prefix).bits}" for prefix in shared]
 
 
 def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:

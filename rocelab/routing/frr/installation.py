@@ -91,6 +91,8 @@ class FrrInstallation:
             *("-d", *configuration, "-i", str(files.pid(daemon))),
             *("-z", str(files.daemon_folder / "zserv.api")),
             *("--vty_socket", str(files.daemon_folder), "-A", "127.0.0.1", "-P", "0"),
+            # Else zebra deletes a route of IPv6 and adds it again to change its next hops.
+            *(("--v6-rr-semantics",) if daemon == "zebra" else ()),
         ]
 
     def places(self, files: DaemonFiles) -> Mapping[Path, Path]:

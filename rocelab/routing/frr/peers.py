@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from rocelab.base.family import Family
 from rocelab.base.wording import printable, shown
 from rocelab.routing.answers import ANSWER_TIMEOUT_S, UnreadableAnswerError
 from rocelab.routing.files import DaemonFiles
@@ -44,7 +45,7 @@ def bgp_peers(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[s
 
     Raises OSError as `vty_command` does, UnreadableAnswerError if the answer has another shape.
     """
-    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict, timeout_s)
+    summary = _summary(files, timeout_s)
     answer = Answer(files, "bgpd")
     peers = {}
     for name, peer in answer.mapping(summary.get("peers", {})).items():
@@ -57,9 +58,27 @@ def bgp_peers(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[s
 
 def local_asn(files: DaemonFiles) -> int | None:
     """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
-    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
+    summary = _summary(files)
     asn = summary.get("as")
     return None if asn is None else Answer(files, "bgpd").asn(asn)
+
+
+def _summary(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, object]:
+    """A switch's sessions: those that carry IPv4, as all do in a lab of both families, or, if none
+    does, those that carry IPv6."""
+    return _first_with("peers", "show bgp {} unicast summary json", files, timeout_s)
+
+
+def _first_with(
+    key: str, command: str, files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S
+) -> dict[str, object]:
+    """bgpd's answer for IPv4, or for IPv6 where that has nothing under the key."""
+    answer: dict[str, object] = {}
+    for family in Family:
+        answer = vty_json(files, "bgpd", command.format(family), dict, timeout_s)
+        if answer.get(key):
+            break
+    return answer
 
 
 def session_counts(files: DaemonFiles) -> dict[str, SessionCounts]:
@@ -94,8 +113,7 @@ def _neighbours(files: DaemonFiles) -> dict[str, Mapping[str, object]]:
 def shutting_down(files: DaemonFiles) -> frozenset[str]:
     """The neighbours from which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC
     8326). Raises as `bgp_peers` does."""
-    command = "show bgp ipv4 unicast community graceful-shutdown json"
-    table = vty_json(files, "bgpd", command, dict)
+    table = _first_with("routes", "show bgp {} unicast community graceful-shutdown json", files)
     answer = Answer(files, "bgpd")
     return frozenset(
         answer.text(path["peerId"])

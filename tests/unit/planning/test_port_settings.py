@@ -8,7 +8,7 @@ from rocelab.linux.links import IPV4_SETTINGS, IPV6_SETTINGS
 from rocelab.planning.settings import node_settings, port_settings
 from tests.helpers.labs import planned
 
-LABS = ("tiny", "unnumbered", "zone-small", "lossless")
+LABS = ("tiny", "unnumbered", "zone-small", "lossless", "ipv6-only")
 READ_ONLY = {"mc_forwarding"}
 
 
@@ -64,3 +64,24 @@ def test_a_switch_uses_no_port_without_carrier_and_answers_every_expired_packet(
             assert int(settings["ipv4/icmp_msgs_burst"]) >= 10_000
         else:
             assert "ipv4/icmp_ratelimit" not in settings
+
+
+def test_ipv6_ports_keep_their_addresses_and_hash_as_ipv4_does() -> None:
+    fabric = planned("ipv6-only")
+    for node in fabric.nodes:
+        ports, settings = port_settings(fabric, node), node_settings(fabric, node)
+        assert (ports["ipv6/disable_ipv6"], ports["ipv6/keep_addr_on_down"]) == ("0", "1")
+        assert ports["ipv6/forwarding"] == str(int(node.is_switch))
+        assert ports["ipv6/accept_dad"] == "0"
+        if node.is_switch:
+            assert ports["ipv6/ignore_routes_with_linkdown"] == "1"
+            policies = {settings[f"{ip}/fib_multipath_hash_policy"] for ip in ("ipv4", "ipv6")}
+            assert policies == {"1"}
+            assert settings["ipv6/icmp/ratelimit"] == "0"
+
+
+def test_labs_without_ipv6_switch_it_off() -> None:
+    fabric = planned("tiny")
+    for node in fabric.nodes:
+        assert port_settings(fabric, node)["ipv6/disable_ipv6"] == "1"
+        assert not [name for name in node_settings(fabric, node) if "ipv6/fib" in name]

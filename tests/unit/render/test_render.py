@@ -39,6 +39,8 @@ def fabric(**extra: object) -> Fabric:
             },
         ),
         ("valleys", {"routing": {"valley_free": False}}),
+        ("ipv6", {"addresses": {"family": "ipv6"}}),
+        ("dual", {"addresses": {"family": "dual"}}),
     ],
 )
 def test_a_switch_s_configuration_is_as_recorded(

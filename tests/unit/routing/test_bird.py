@@ -73,12 +73,14 @@ def fabric(routing: dict[str, object] | None = None, **extra: object) -> Fabric:
 
 @pytest.mark.parametrize("node", ["z1-rtsw1", "z1-ctsw1", "atsw1"])
 @pytest.mark.parametrize(
-    ("variant", "routing"), [("bird", BFD), ("bird-valleys", {"valley_free": False})]
+    ("variant", "routing"),
+    [("bird", BFD), ("bird-valleys", {"valley_free": False}), ("bird-ipv6", {})],
 )
 def test_a_switch_s_configuration_is_as_recorded(
     node: str, variant: str, routing: dict[str, object], tmp_path: Path
 ) -> None:
-    write_rendered(fabric(routing), tmp_path / "out")
+    extra = {"addresses": {"family": "ipv6"}} if variant == "bird-ipv6" else {}
+    write_rendered(fabric(routing, **extra), tmp_path / "out")
     text = (tmp_path / "out" / node / "bird.conf").read_text()
     golden = GOLDEN / f"{variant}-{node}.conf"
     if os.environ.get("RECORD"):

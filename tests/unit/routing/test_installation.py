@@ -239,6 +239,7 @@ def test_a_daemon_is_started_with_its_files_by_arguments_that_every_release_has(
     assert FRR.command(daemon, DaemonFiles(FOLDER)) == [
         *(f"/usr/lib/frr/{daemon}", "-d", "-f", f"{FOLDER}/{daemon}.conf"),
         *("-i", f"{FOLDER}/daemons/{daemon}.pid", *SHARED),
+        *(["--v6-rr-semantics"] if daemon == "zebra" else []),
     ]
 
 
