@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, model_validator
 from rocelab.base.errors import InputError
 from rocelab.base.wording import RefusedError, listed, name_hint, shown
 from rocelab.fabrics.door import roles
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.base import SHORT_FORM, SpecModel
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
 
@@ -39,7 +40,7 @@ def node_name(fabric: Fabric, text: str) -> str:
     role = roles().get(place[1])
     if role is None:
         raise InputError(f"{place[1]} is not a role of nodes", name_hint(place[1], roles()))
-    names = [node.name for node in fabric.nodes if node.role.tier == role.tier]
+    names = [node.name for node in fabric.nodes if _usual_tier(node.role) == role.tier]
     if int(place[2]) > len(names):
         members = Counter(node.role for node in fabric.nodes)
         counts = [f"{count} {role}" for role, count in members.items()]
@@ -48,6 +49,11 @@ def node_name(fabric: Fabric, text: str) -> str:
             hint=f"it has {listed(counts, 'and')}",
         )
     return names[int(place[2]) - 1]
+
+
+def _usual_tier(role: Role) -> int:
+    """The tier that roles of its name have where a fabric has tiers."""
+    return roles().get(role.name, role).tier
 
 
 def with_names(spec: Spec, fabric: Fabric) -> Spec:
@@ -110,7 +116,9 @@ class LinkSelector(SpecModel):
                     f"{self.node} has no uplink {self.uplink}", hint=f"it has {len(uplinks)}"
                 )
             return uplinks[self.uplink - 1]
-        links = {link.port(self.node).interface: link for link in fabric.links_of[self.node]}
+        ports = [(link.port(self.node), link) for link in fabric.links_of[self.node]]
+        links = {port.interface: link for port, link in ports}
+        links |= {port.name: link for port, link in ports}
         assert self.interface is not None
         if self.interface in links:
             return links[self.interface]
