@@ -140,7 +140,7 @@ class TierUse:
     nodes: tuple[str, ...]
     """The lower node of each group of parallel links."""
     width: int
-    """Links of each group; `bytes` and `flows` have the first group's first."""
+    """Links of each group, or of the largest; `bytes` and `flows` have the first group's first."""
     rate_bps: float
     bytes: tuple[int, ...]
     """What each link carried on the wire."""
@@ -151,6 +151,8 @@ class TierUse:
     utilisation_mean: float
     """Over the links that some switch offers to a flow of the jobs."""
     utilisation_max: float
+    widths: tuple[int, ...] = ()
+    """Links of each group, where groups differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,6 +310,7 @@ def _uses(
         bits = outcome.sent_bits[sends]
         nodes = network.lower[links]
         heads = np.flatnonzero(np.diff(nodes, prepend=-1))
+        widths = np.diff(heads, append=len(nodes)).tolist()
         use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
         taken = _of_jobs(usable[sends])
         whole = balance(bits[taken].tolist())
@@ -318,13 +319,14 @@ def _uses(
                 tier=tier,
                 direction=direction,
                 nodes=tuple(network.node_names[node] for node in nodes[heads].tolist()),
-                width=len(links) // len(heads),
+                width=max(widths),
                 rate_bps=float(network.capacity_bps[sends[0]]),
                 bytes=tuple(np.rint(bits / 8).astype(np.int64).tolist()),
                 flows=tuple(flows[sends].tolist()),
                 balance=whole,
                 utilisation_mean=float(use[taken].mean()),
                 utilisation_max=float(use.max()),
+                widths=tuple(widths) if len(set(widths)) > 1 else (),
             )
         )
         if whole.total:

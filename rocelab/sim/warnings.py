@@ -229,7 +229,7 @@ def _other_hash(simulation: Simulation) -> list[str]:
 
 
 def _valleys(simulation: Simulation) -> list[str]:
-    if simulation.spec.routing.valley_free:
+    if simulation.spec.routing.valley_free or simulation.network.details is not None:
         return []
     return [
         "routing.valley_free: false has no effect here: paths go up, then down, also around a "

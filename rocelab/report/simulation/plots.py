@@ -50,7 +50,7 @@ def heat(report: SimulationReport) -> Figure | None:
         axis.set_visible(False)
     for axis, use in zip(grid.flat, uses, strict=False):
         values = _over_mean(use)
-        most = max(2.0, float(values.max()))
+        most = max(2.0, float(np.nanmax(values)))
         image = axis.imshow(
             values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
         )
@@ -64,8 +64,10 @@ def heat(report: SimulationReport) -> Figure | None:
 
 
 def _over_mean(use: TierUse) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    loads = np.array(use.bytes, np.float64).reshape(-1, use.width)
-    loads /= loads.mean()
+    sizes = np.array(use.bytes, np.float64)
+    loads = np.full((len(use.nodes), use.width), np.nan)
+    widths = np.array(use.widths or [use.width] * len(use.nodes))
+    loads[np.arange(use.width) < widths[:, None]] = sizes / sizes.mean()
     return _joined(_joined(loads, MOST_ROWS).T, MOST_COLUMNS).T
 
 
@@ -75,7 +77,7 @@ def _joined(
     if len(rows) <= most:
         return rows
     starts = np.linspace(0, len(rows), most, endpoint=False).astype(int)
-    joined: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.maximum.reduceat(rows, starts)
+    joined: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.fmax.reduceat(rows, starts)
     return joined
 
 
@@ -98,7 +100,11 @@ def _far_ends(report: SimulationReport, use: TierUse) -> list[list[str]]:
     ends = [
         _ZONE.sub("", link.name.partition(":")[2]) for link in fabric.links if link.tier == use.tier
     ]
-    return [ends[at : at + use.width] for at in range(0, len(ends), use.width)]
+    widths = use.widths or (use.width,) * len(use.nodes)
+    if sum(widths) != len(ends):
+        return []
+    begins = itertools.accumulate(widths, initial=0)
+    return [ends[at : at + width] for at, width in zip(begins, widths, strict=False)]
 
 
 def _name_columns(axis: Axes, use: TierUse, ends: Sequence[Sequence[str]], columns: int) -> None:
@@ -107,7 +113,7 @@ def _name_columns(axis: Axes, use: TierUse, ends: Sequence[Sequence[str]], colum
     of = "" if alike else f" of {use.nodes[0]}, of others in the same order"
     axis.set_xlabel(f"{counted(use.width, 'link')} of a switch, by the upper end{of}")
     every = max(1, -(-use.width // MOST_NAMES))
-    places = range(0, use.width if ends else 0, every)
+    places = range(0, len(ends[0]) if ends else 0, every)
     axis.set_xticks(
         [place * columns / use.width for place in places],
         [ends[0][place] for place in places],

@@ -69,10 +69,11 @@ class EventTarget:
                 return f"{self.thing} {self.name}"
 
 
-_NODE = r"[a-z][a-z0-9-]*"
+_NODE = r"[A-Za-z][A-Za-z0-9._-]*"
+_PORT = r"[^\s:]+(?::[0-9]+)?"
 _COUNT = r"[1-9][0-9]{0,5}"
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], EventTarget]], ...] = (
-    (rf"(?:link )?({_NODE}:{_NODE})", lambda match: EventTarget(TargetKind.LINK, match[1])),
+    (rf"(?:link )?({_NODE}:{_PORT})", lambda match: EventTarget(TargetKind.LINK, match[1])),
     (
         rf"({_COUNT}) (random )?links? of rack ({_COUNT})",
         lambda match: EventTarget(

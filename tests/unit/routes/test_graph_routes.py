@@ -1,0 +1,83 @@
+"""Routes of irregular fabrics: all classes at once are as `spread` has one prefix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from rocelab.base.arrays import NONE
+from rocelab.labfile.model import LabSpec
+from rocelab.planning.build import plan
+from rocelab.planning.routes import spread
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.graph import GraphRoutes, routes_of
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> LabSpec | None:
+    """A connected graph of switches with servers, some AS numbers shared; None if neighbours have
+    one."""
+    count = draw(st.integers(3, 9))
+    pairs = [(node, draw(st.integers(1, node - 1))) for node in range(2, count + 1)]
+    further = st.tuples(st.integers(1, count), st.integers(1, count))
+    pairs += [pair for pair in draw(st.lists(further, max_size=12)) if pair[0] != pair[1]]
+    links = [f"s{a}:p{n} -- s{b}:q{n}" for n, (a, b) in enumerate(pairs)]
+    hosts = draw(st.sets(st.integers(1, count), min_size=1))
+    links += [f"h{node}:e0 -- s{node}:h0" for node in sorted(hosts)]
+    nodes: dict[str, dict[str, Any]] = {"s*": {"role": "leaf"}, "h*": {"role": "server"}}
+    if draw(st.booleans()):
+        asns = st.integers(65001, 65000 + count)
+        nodes |= {f"s{n}": {"role": "leaf", "asn": draw(asns)} for n in range(1, count + 1)}
+    fabric = {"kind": "graph", "nodes": nodes, "links": links}
+    try:
+        return LabSpec.model_validate({"name": "drawn", "fabric": fabric})
+    except ValidationError as error:
+        assert "one AS number" in str(error)
+        return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.randoms(use_true_random=False))
+def test_every_group_is_that_of_the_prefix(spec: LabSpec | None, random: Any) -> None:
+    if spec is None:
+        return
+    fabric, network = plan(spec), network_of(spec)
+    up = np.array([not link.is_between_switches or random.random() < 0.8 for link in fabric.links])
+    routes = routes_of(network, up)
+    assert isinstance(routes, GraphRoutes)
+    links = tuple(link for link, is_up in zip(fabric.links, up, strict=True) if is_up)
+    live = replace(fabric, links=links)
+    for nic in range(network.nics):
+        home = network.home_leaves[network.nic_home[nic]]
+        origins = [network.node_names[node] for node in home if node != NONE]
+        groups = spread(live, origins)
+        for node in np.flatnonzero(network.tier).tolist():
+            name = network.node_names[node]
+            if name in origins:
+                continue
+            hops = routes.next_hops(np.array([node], np.int32), np.array([nic], np.int32))
+            members = [network.send_name(send) for send in routes.members(hops, 0).tolist()]
+            ports = [str(link.port(name)) for link in groups.get(name, ())]
+            assert sorted(members if hops.count[0] else []) == sorted(ports)
+
+
+def test_a_spine_that_is_missing_is_on_no_path() -> None:
+    clos = {"racks": 4, "spines": 4, "servers_per_rack": 2}
+    overrides = {"remove": ["ctsw3", "rtsw1:ctsw4"]}
+    spec = LabSpec.model_validate({"name": "x", "fabric": clos, "overrides": overrides})
+    network = network_of(spec)
+    routes = routes_of(network)
+    leaf = np.array([network.node_number("rtsw1")], np.int32)
+    far = next(nic for nic in range(network.nics) if network.nic_name(nic) == "srv2-1:1")
+    hops = routes.next_hops(leaf, np.array([far], np.int32))
+    names = [network.send_name(send) for send in routes.members(hops, 0).tolist()]
+    assert names == ["rtsw1:ctsw1", "rtsw1:ctsw2"]
+    # ctsw4 still reaches rack 1, around: by another rack, if racks passed routes on. They do not.
+    back = np.array([network.node_number("ctsw4")], np.int32)
+    near = next(nic for nic in range(network.nics) if network.nic_name(nic) == "srv1-1:1")
+    assert routes.next_hops(back, np.array([near], np.int32)).count.tolist() == [0]
