@@ -81,15 +81,15 @@ class TickReader:
 
 
 def steps_of(agents: Iterable[Sequence[Tick]], first: int) -> PacketSteps | None:
-    """The steps from number `first` on, as far as all agents have them; None without any. Where the
-    agents' instants begin later, from there."""
+    """The steps from number `first` on, as far as all agents have them; None without any. Where an
+    agent's instants begin later, from there."""
     known = [ticks for ticks in agents if ticks]
     if not known:
         return None
     newest_ns = max(ticks[-1].time_ns for ticks in known)
     known = [ticks for ticks in known if newest_ns - ticks[-1].time_ns < SILENT_NS]
     end = min(ticks[-1].time_ns for ticks in known) // TICK_NS
-    begin = max(first, -(-min(ticks[0].time_ns for ticks in known) // TICK_NS))
+    begin = max(first, -(-max(ticks[0].time_ns for ticks in known) // TICK_NS))
     if begin >= end:
         return None
     edges = np.arange(begin, end + 1) * TICK_NS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
@@ -63,14 +63,17 @@ class Looking:
         height: int = 900,
         nodes: int = NODES,
         scheme: Literal["light", "dark"] = "light",
+        lacks: Sequence[str] = (),
     ) -> Page:
-        """The page, once it is live and shows so many nodes."""
+        """The page, once it is live and shows so many nodes, in a browser that `lacks` these
+        globals."""
         context = self._browser.new_context(
             viewport=ViewportSize(width=width, height=height), color_scheme=scheme
         )
         self.contexts.append(context)
         context.set_default_timeout(LIMIT_S * 1e3)
         page = context.new_page()
+        page.add_init_script("".join(f"delete window.{name};" for name in lacks))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._note)
         page.goto(url)

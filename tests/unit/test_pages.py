@@ -18,6 +18,7 @@ from docs.commandline import commands, names_of, parameters
 from docs.documents import field_texts
 from docs.generate import navigated
 from docs.generate import pages as generated_pages
+from docs.repository import settings_with, web_address
 from rocelab.cli.main import command_line
 
 ROOT = Path(__file__).parents[2]
@@ -138,3 +139,25 @@ def test_links_lead_to_a_file_and_a_heading(page: str) -> None:
         linked = (file.parent / path) if path else file
         assert linked.exists(), target
         assert not anchor or anchor in anchors(linked.read_text()), target
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("git@forge.example.com:group/rocelab.git", "https://forge.example.com/group/rocelab"),
+        ("ssh://git@forge.example.com:2222/group/rocelab.git", "https://forge.example.com/group/rocelab"),
+        ("https://forge.example.com/a/b/rocelab.git", "https://forge.example.com/a/b/rocelab"),
+        ("https://me:secret@forge.example.com/a/rocelab/", "https://forge.example.com/a/rocelab"),
+        ("/srv/git/rocelab.git", None),
+        ("file:///srv/git/rocelab.git", None),
+        ("../rocelab", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_the_site_links_to_the_repository_that_it_was_cloned_from(
+    remote: str, address: str | None
+) -> None:
+    assert web_address(remote) == address
+    nav = tomllib.loads(settings_with(address))["project"]["nav"]
+    assert nav[-1] == ({"Repository": address} if address else nav[-1])
+    assert ("Repository" in nav[-1]) is (address is not None)

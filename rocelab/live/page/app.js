@@ -74,11 +74,11 @@ const scrubber = new Scrubber($("#scrub"), (past) => {
   panel.lookAt();
   picture.redraw();
 });
-const worker = new SharedWorker("/page/worker.js");
-worker.port.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
-worker.port.postMessage({ metric: view.metric });
-addEventListener("pagehide", () => worker.port.postMessage({ close: true }));
-addEventListener("pageshow", ({ persisted }) => persisted && worker.port.postMessage({ metric: view.metric }));
+const worker = connected();
+worker.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
+worker.postMessage({ metric: view.metric });
+addEventListener("pagehide", () => worker.postMessage({ close: true }));
+addEventListener("pageshow", ({ persisted }) => persisted && worker.postMessage({ metric: view.metric }));
 
 const take = {
   connection({ up, refused }) {
@@ -117,6 +117,14 @@ const take = {
     picture.redraw();
   },
 };
+
+// A port of what holds the connection.
+function connected() {
+  if (window.SharedWorker) return new SharedWorker("/page/worker.js").port;
+  const { port1, port2 } = new MessageChannel();
+  new Worker("/page/worker.js").postMessage(null, [port2]);
+  return port1;
+}
 
 function number(id) {
   return Number(id.split("-")[1]);
@@ -232,7 +240,7 @@ function countDown() {
 }
 
 $("#metrics").append(...Object.entries(METRICS).map(([metric, { title, unit }]) => {
-  const input = h("input", { type: "radio", name: "metric", value: metric, onchange: () => worker.port.postMessage({ metric }) });
+  const input = h("input", { type: "radio", name: "metric", value: metric, onchange: () => worker.postMessage({ metric }) });
   return h("label", { title: unit }, input, title);
 }));
 setInterval(countDown, 250);

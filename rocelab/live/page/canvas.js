@@ -3,14 +3,13 @@
 
 import { h } from "./elements.js";
 import { SIGNS, STATES, place, scale, shown, style } from "./format.js";
-import { TRUNK } from "./layout.js";
+import { NARROW_STAGE, TRUNK } from "./layout.js";
 import { paced } from "./pace.js";
 
 const NEAR = 7;
 const LANE = 2.2;
 const MARGIN = 34;
 const CAPTION = 130;
-const NARROW_STAGE = 480;
 
 export class Drawing {
   // `pick`: a box or an edge was chosen. `tip`: what to say of an edge under the pointer, or null.

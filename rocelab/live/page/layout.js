@@ -4,8 +4,10 @@
 // stage, edges between boxes with the links that they stand for, captions of tiers, frames of zones.
 
 const NARROW = 84;
-const ROW = [112, 260]; // from the top of one tier to that of the next
-const FLAT_ROW = 72; // on a low stage, where no frames are between tiers
+export const NARROW_STAGE = 480; // a phone's, whose width is for nodes alone
+const MOST_ROW = 260; // from the top of one tier to that of the next
+const FLAT_ROW = 72; // on a low stage
+const FLAT_FRAMED_ROW = 84; // with frames between tiers
 const BOX_HEIGHT = 34;
 const SERVER_HEIGHT = 22;
 const GAP = 10;
@@ -26,7 +28,7 @@ export function leavesOf(fabric, zone) {
 export function layout(fabric, folded, width, height) {
   // A wide fabric is drawn smaller: its tiers are then farther apart, to use the stage.
   const wide = arranged(fabric, folded, width, height);
-  const shrunk = Math.min(1, width / (wide.width + 200));
+  const shrunk = Math.min(1, width / (wide.width + (width < NARROW_STAGE ? 12 : 200)));
   return shrunk < 0.95 ? arranged(fabric, folded, width, height / shrunk) : wide;
 }
 
@@ -37,8 +39,8 @@ function arranged(fabric, folded, width, height) {
   const frames = [];
   const tiers = [...new Set(nodes.filter((node) => node.tier > 0).map((node) => node.tier))].sort((a, b) => b - a);
   const bands = bandsOf(nodes);
-  const least = bands.length > 1 ? ROW[0] : FLAT_ROW;
-  const pitch = Math.max(least, Math.min(ROW[1], (height - 200) / Math.max(1, tiers.length)));
+  const least = bands.length > 1 ? FLAT_FRAMED_ROW : FLAT_ROW;
+  const pitch = Math.max(least, Math.min(MOST_ROW, (height - 200) / Math.max(1, tiers.length)));
   const rowOf = new Map(tiers.map((tier, index) => [tier, index * pitch]));
   const bottom = tiers.length ? (tiers.length - 1) * pitch : 0;
 

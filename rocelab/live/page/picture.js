@@ -98,7 +98,7 @@ export class Picture {
       this.matrix?.canvas.remove();
       this.matrix?.heads.remove();
       this.matrix = null;
-      this.drawing.show(layout(fabric, folded, stage.clientWidth, stage.clientHeight), view);
+      this.drawing.show(layout(fabric, folded, stage.clientWidth, stage.clientHeight - stage.querySelector("#key").offsetHeight), view);
       this.drawing.fit();
       return;
     }

@@ -19,7 +19,8 @@ export class Steps {
     const runs = traffic?.state === "running";
     this.section.hidden = readOnly;
     this.first.disabled = runs || isUsed;
-    this.second.disabled = !runs || isBroken;
+    // What is broken before packets count is in no flow's outage.
+    this.second.disabled = !runs || !traffic.progress || isBroken;
     this.third.disabled = !["valid", "disturbed", "invalid"].includes(traffic?.state);
   }
 

@@ -3,6 +3,9 @@
 import { onTheme, style } from "./format.js";
 import { connect } from "./requests.js";
 
+const UNREACHED = "No terminal: the browser, or what is between it and rocelab live, lets no WebSocket through.\r\n"
+  + "`rocelab shell` and `rocelab vtysh` on its machine do the same.\r\n";
+
 export class NodeTerminal {
   constructor(section) {
     this.section = section;
@@ -30,7 +33,8 @@ export class NodeTerminal {
     terminal.focus();
     // All other keys are the program's: this one leads out of the terminal.
     terminal.attachCustomKeyEventHandler((event) => !(event.key === "Tab" && event.shiftKey));
-    this.#relay(terminal, connect(`/terminal/${encodeURIComponent(node)}?program=${program}`));
+    if (window.WebSocket) this.#relay(terminal, connect(`/terminal/${encodeURIComponent(node)}?program=${program}`));
+    else terminal.write(UNREACHED);
   }
 
   #relay(terminal, socket) {
@@ -40,10 +44,14 @@ export class NodeTerminal {
     };
     const size = () => send(JSON.stringify({ columns: terminal.cols, rows: terminal.rows }));
     socket.binaryType = "arraybuffer";
-    socket.onopen = size;
+    let isOpen = false;
+    socket.onopen = () => {
+      isOpen = true;
+      size();
+    };
     // An empty message: it is on the screen, and there may be another one.
     socket.onmessage = ({ data }) => terminal.write(new Uint8Array(data), () => send(new Uint8Array()));
-    socket.onclose = () => terminal.write("\r\nThe terminal has ended.\r\n");
+    socket.onclose = () => terminal.write(isOpen ? "\r\nThe terminal has ended.\r\n" : UNREACHED);
     terminal.onData((typed) => send(new TextEncoder().encode(typed)));
     terminal.onResize(size);
   }

@@ -1,4 +1,5 @@
-// The one connection of a browser to its server: all tabs of the page share it (SharedWorker).
+// The one connection of a browser to its server: all tabs of the page share it (SharedWorker); in a
+// browser without shared workers, as on Android, each tab has one, whose first message is its port.
 // It keeps what a tab that opens later has to be told: recent events and the newest values.
 "use strict";
 
@@ -16,6 +17,7 @@ let lastId = "";
 let heard = 0;
 let connection = { up: false, refused: false };
 
+self.onmessage = ({ ports }) => self.onconnect({ ports });
 self.onconnect = ({ ports: [port] }) => {
   port.onmessage = ({ data }) => {
     if (data.close) {
