@@ -2,9 +2,8 @@
 
     sudo .venv/bin/python -m bench.cables
 
-A flow crosses four links of a lab with `links.delay`, at several rates. For each it prints the CPU
-time of the delay lines for each packet and link, and how much later than the four delays packets
-arrived.
+A flow crosses four links of a lab with `links.delay`, at several rates: the CPU time of the delay
+lines for each packet and link, and how much later than the four delays packets arrived.
 """
 
 from __future__ import annotations
@@ -12,10 +11,14 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from bench.campaign import command
+from bench.campaign.study import Measure, Series, Study
 from rocelab import Lab, RunningLab
 from rocelab.dataplane.impairments import lineprocess
 from rocelab.dataplane.impairments.program import CABLES
@@ -36,18 +39,17 @@ PAYLOAD_BYTES = 4096
 SECONDS = 3.0
 
 
-def main() -> None:
-    """Bring the lab up, measure, take it down."""
+@contextmanager
+def _lab(_: Sequence[str]) -> Iterator[Measure]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "lab.yaml")
         file.write_text(BODY)
         planned = Lab.planned(file)
     with planned.brought_up() as lab:
-        for rate_pps in RATES_PPS:
-            print(_measured(lab, rate_pps), flush=True)
+        yield lambda rate_pps: _measured(lab, rate_pps)
 
 
-def _measured(lab: RunningLab, rate_pps: int) -> str:
+def _measured(lab: RunningLab, rate_pps: int) -> dict[str, float]:
     flow = ProbeStream(0, "srv1-1", 1, "srv2-1", 1, 50000, 17, rate_pps, PAYLOAD_BYTES)
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, [flow]) as session:
         session.start()
@@ -56,13 +58,16 @@ def _measured(lab: RunningLab, rate_pps: int) -> str:
         cpu_s, took_s = _cpu_s(lab) - began_cpu_s, time.monotonic() - began_s
         (seen,) = session.stop().flows
     late_ns = seen.receive_ns - seen.send_ns - CROSSINGS * lab_delays_ns(lab.fabric)[-1]
-    median_ms, p99_ms = np.percentile(late_ns, (50, 99)) / 1e6
-    each_us = cpu_s / (CROSSINGS * rate_pps * took_s) * 1e6
-    return (
-        f"{rate_pps} packets/s: {each_us:.0f} us of CPU for each packet and link, "
-        f"{cpu_s / took_s:.2f} CPUs in all; late by {median_ms:.2f} ms, p99 {p99_ms:.2f} ms; "
-        f"{len(seen.sent_seq) - len(seen.received_seq)} of {len(seen.sent_seq)} lost"
-    )
+    median_ms, p99_ms = (np.percentile(late_ns, (50, 99)) / 1e6).tolist()
+    return {
+        "packets_per_s": rate_pps,
+        "cpu_us": cpu_s / (CROSSINGS * rate_pps * took_s) * 1e6,
+        "cpus": cpu_s / took_s,
+        "late_median_ms": median_ms,
+        "late_p99_ms": p99_ms,
+        "sent": len(seen.sent_seq),
+        "lost": len(seen.sent_seq) - len(seen.received_seq),
+    }
 
 
 def _cpu_s(lab: RunningLab) -> float:
@@ -75,5 +80,12 @@ def _cpu_s(lab: RunningLab) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+STUDY = Study(
+    name="cables",
+    about="what links that take time cost where a process holds their packets",
+    series=lambda: [Series({f"{rate} packets per s": rate for rate in RATES_PPS}, _lab)],
+    is_published=False,
+)
+
 if __name__ == "__main__":
-    main()
+    command.run(STUDY.name)

@@ -239,7 +239,7 @@ def main(
                     soft_wrap=True,
                 )
     flag = " --lossless" if lossless else ""
-    command = f"{flag} --healthy {healthy_runs} --each {count} --seed {seed}"
+    command = f"{flag} --healthy {healthy_runs} --count {count} --seed {seed}"
     print(_markdown(counts, links, command, list(made), time.monotonic() - began_s))
 
 

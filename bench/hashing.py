@@ -1,26 +1,28 @@
 """`python -m bench.hashing`: the speed of predicting choices, and the effect of two tiers' hashes.
 
-Prints flows per second of the hash and the choice in numpy and in the scalar model, then, for
-pairs of tiers with equal and different seeds, how many uplinks of a second-tier switch are used and
-their max-mean ratio: the kernel's hash cut by threshold and by modulo, and CRCs by modulo.
+For pairs of tiers with equal and different seeds, how many uplinks of a second-tier switch are used
+and their max-mean ratio: the kernel's hash cut by threshold and by modulo, and CRCs by modulo; then
+flows per second of the hash and the choice in numpy and in the scalar model.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from bench.campaign import command
+from bench.campaign.document import Document
+from bench.campaign.study import Series, Study
 from bench.choices import ChoiceModel, Cut, crc_model, kernel_model
 from rocelab import HashPolicy, columns_v4, multipath_hashes
 from rocelab.routes.asic import Crc
 from rocelab.routes.flows import HeaderColumns
 from rocelab.routes.multipath import Flow5, multipath_hash, select
+from rocelab.sim.figures import simulation_environment
 
 FLOWS = 200_000
 """Flows that enter the first tier: 12,500 for each of sixteen second-tier switches, whose links
@@ -63,22 +65,13 @@ def second_tier(
     )
 
 
-def flows_per_second(flows: int, run: Callable[[], object]) -> list[float]:
-    """Rates of several runs over that many flows."""
-    rates = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        run()
-        rates.append(flows / (time.perf_counter() - start))
-    return rates
-
-
-def speeds() -> Table:
+def speeds() -> dict[str, tuple[int, Callable[[], object]]]:
+    """What is timed, and over how many flows."""
     many, few = random_flows(1_000_000), 2_000
     seeds = np.arange(1, len(many) + 1, dtype=np.uint32)
     one = Flow5("198.18.0.1", "198.19.0.1", 17, 49152, 4791)
     crc, kernel = crc_model(Crc.CRC_32_ISCSI), kernel_model(HashPolicy.L4)
-    cases: dict[str, tuple[int, Callable[[], object]]] = {
+    return {
         "hash, one seed": (len(many), lambda: multipath_hashes(many, 7, HashPolicy.L4)),
         "hash, a seed per flow": (len(many), lambda: multipath_hashes(many, seeds, HashPolicy.L4)),
         "hash and choice of 18": (len(many), lambda: kernel.choose(many, 7, [1] * 18)),
@@ -88,45 +81,60 @@ def speeds() -> Table:
             lambda: [select(multipath_hash(one, 7, HashPolicy.L4), [1] * 18) for _ in range(few)],
         ),
     }
-    table = Table("flows per second", "median", "min", "max", title=f"{RUNS} runs each")
-    for name, (count, run) in cases.items():
-        rates = flows_per_second(count, run)
-        figures = (statistics.median(rates), min(rates), max(rates))
-        table.add_row(name, *(f"{figure:,.0f}" for figure in figures))
-    return table
 
 
-def polarization() -> Table:
-    linux = kernel_model(HashPolicy.L4)
-    modulo = kernel_model(HashPolicy.L4, cut=Cut.MODULO)
+def flows_per_second(timed: tuple[int, Callable[[], object]]) -> float:
+    """The rate of a run over so many flows."""
+    flows, run = timed
+    begun_s = time.perf_counter()
+    run()
+    return flows / (time.perf_counter() - begun_s)
+
+
+EQUAL, DIFFERENT = (7, 7), (7, 8)
+Tiers = tuple[tuple[ChoiceModel, ChoiceModel], tuple[int, int]]
+
+
+def tiers() -> dict[str, Tiers]:
+    """The models of both tiers and their seeds."""
     crc, other_crc = crc_model(Crc.CRC_32_ISCSI), crc_model(Crc.CRC_32_ISO_HDLC)
-    crc_16 = crc_model(Crc.CRC_16_ARC)
-    equal, different = (7, 7), (7, 8)
-    rows = (
-        ("Linux: SipHash, threshold", "equal", (linux, linux), equal),
-        ("", "different", (linux, linux), different),
-        ("SipHash, modulo", "equal", (modulo, modulo), equal),
-        ("", "different", (modulo, modulo), different),
-        ("CRC-32C, modulo", "equal", (crc, crc), equal),
-        ("", "different", (crc, crc), different),
-        ("CRC-16/ARC, modulo", "equal", (crc_16, crc_16), equal),
-        ("", "different", (crc_16, crc_16), different),
-        ("CRC-32C below CRC-32, modulo", "equal", (crc, other_crc), equal),
-    )
-    table = Table(
-        "hash and cut of both tiers",
-        "seeds",
-        *(f"{first} to {second}: used, MMR" for first, second in TIERS),
-        title=f"uplinks of a second-tier switch, {FLOWS:,} flows",
-    )
-    for name, word, models, seeds in rows:
-        tiers = [(sizes, second_tier(models, seeds, sizes)) for sizes in TIERS]
-        cells = (f"{tier.used:.1f} of {sizes[1]}, {tier.mmr:.2f}" for sizes, tier in tiers)
-        table.add_row(name, word, *cells)
-    return table
+    models = {
+        "Linux: SipHash, threshold": kernel_model(HashPolicy.L4),
+        "SipHash, modulo": kernel_model(HashPolicy.L4, cut=Cut.MODULO),
+        "CRC-32C, modulo": crc,
+        "CRC-16/ARC, modulo": crc_model(Crc.CRC_16_ARC),
+    }
+    rows: dict[str, Tiers] = {
+        f"{name}; {word} seeds": ((model, model), seeds)
+        for name, model in models.items()
+        for word, seeds in (("equal", EQUAL), ("different", DIFFERENT))
+    }
+    return {**rows, "CRC-32C below CRC-32, modulo; equal seeds": ((crc, other_crc), EQUAL)}
 
+
+def figures(document: Document) -> dict[str, Any]:
+    """The rows of both tables."""
+    names = tiers()
+    measured = document.measured
+    return {
+        "tiers": TIERS,
+        "flows": FLOWS,
+        "polarization": {name: many[0] for name, many in measured.items() if name in names},
+        "speeds": {name: many for name, many in measured.items() if name not in names},
+    }
+
+
+STUDY = Study(
+    name="hashing",
+    about="the speed of predicting choices, and the effect of two tiers' hashes",
+    series=lambda: [
+        Series.alone(tiers(), lambda row: [asdict(second_tier(*row, sizes)) for sizes in TIERS]),
+        Series.alone(speeds(), flows_per_second, RUNS),
+    ],
+    figures=figures,
+    environment=lambda: asdict(simulation_environment()),
+    is_published=False,
+)
 
 if __name__ == "__main__":
-    console = Console(width=120)
-    console.print(polarization())
-    console.print(speeds())
+    command.run(STUDY.name)

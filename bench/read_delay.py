@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from dataclasses import asdict
 
-from rich.console import Console
-from rich.table import Table
-
+from bench.campaign import command
+from bench.campaign.study import Series, Study
 from rocelab.base import quantities
 from rocelab.linux.linkwatch import LinkWatch
 from rocelab.linux.priority import run_first
@@ -58,21 +58,32 @@ def measure_delay(seconds: float, *, busy: bool, switch_interval_s: float) -> Re
     return probe.delay(read_ns)
 
 
-def main() -> None:
-    """Print the delay of an idle process and of a busy one, with and without our interval."""
-    table = Table("process", "between threads", "median", "p99", "worst", "n")
-    for busy, interval_s in ((False, 0.005), (True, 0.005), (True, SWITCH_INTERVAL_S)):
-        delay = measure_delay(RUN_S, busy=busy, switch_interval_s=interval_s)
-        if delay is not None:
-            times = (delay.median_ns, delay.p99_ns, delay.max_ns)
-            table.add_row(
-                "busy" if busy else "idle",
-                quantities.duration(interval_s * 1e9),
-                *map(quantities.duration, times),
-                str(delay.probes),
-            )
-    Console().print(table)
+def measured(process: tuple[bool, float]) -> dict[str, float]:
+    """The delay of an idle or a busy process with a time between threads. Raises ValueError if no
+    event was read."""
+    busy, interval_s = process
+    delay = measure_delay(RUN_S, busy=busy, switch_interval_s=interval_s)
+    if delay is None:
+        raise ValueError("no event was read")
+    return {**asdict(delay), "interval_ns": interval_s * 1e9}
 
+
+STUDY = Study(
+    name="read_delay",
+    about="how late netlink events are read in an idle process and in a busy one",
+    series=lambda: [
+        Series.alone(
+            {
+                "idle": (False, 0.005),
+                "busy": (True, 0.005),
+                "busy, as in a recording": (True, SWITCH_INTERVAL_S),
+            },
+            measured,
+        )
+    ],
+    figures=lambda _: {"duration": quantities.duration},
+    is_published=False,
+)
 
 if __name__ == "__main__":
-    main()
+    command.run(STUDY.name)

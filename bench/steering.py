@@ -2,27 +2,28 @@
 
 Uses a lab of two racks under four spines, without port queues. The loop in C sends one RoCE packet
 as fast as it can over three switches; schemes take turns within a round, so that each is compared
-with `ecmp`, which has no program, on the same machine. Prints a table.
+with `ecmp`, which has no program, on the same machine.
 """
 
 from __future__ import annotations
 
-from statistics import median
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-import typer
 from pydantic import TypeAdapter
-from rich.console import Console
-from rich.table import Table
 
+from bench.campaign import command
+from bench.campaign.document import Document
+from bench.campaign.study import Measure, Series, Study
 from bench.senders import Sender
 from bench.throughput import measure_sender
 from rocelab import Lab, LabSpec, plan
-from rocelab.base.interruption import ending
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray")
 SWITCHES = 3
+TURNS = 5
 
 
 def lab() -> Lab:
@@ -36,31 +37,38 @@ def lab() -> Lab:
     return Lab(plan(LabSpec.model_validate(document)))
 
 
-def main(
-    rounds: Annotated[int, typer.Option(min=1, help="times that every scheme has its turn")] = 5,
-) -> None:
-    """Measure every scheme beside ecmp."""
-    console = Console(highlight=False)
-    measured: dict[str, list[float]] = {kind: [] for kind in SCHEMES}
-    planned = lab()
+@contextmanager
+def _lab(_: Sequence[str]) -> Iterator[Measure]:
     schemes: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)
-    with planned.brought_up() as bench:
-        for number in range(1, rounds + 1):
-            for kind in SCHEMES:
-                bench.steering.set_scheme(schemes.validate_python(kind))
-                rate = measure_sender(bench, Sender.FRAME_LOOP_IN_C, steered=False)
-                measured[kind].append(rate.packets_per_s)
-            Console(stderr=True).print(f"round {number} of {rounds}")
-    grid = Table("scheme", "packets/s", "lowest", "highest", "of ecmp", "ns per switch")
-    for kind, rates in measured.items():
-        pairs = list(zip(rates, measured["ecmp"], strict=True))
-        share = median(rate / plain for rate, plain in pairs)
-        cost = median((1e9 / rate - 1e9 / plain) / SWITCHES for rate, plain in pairs)
-        figures = (f"{value:,.0f}" for value in (median(rates), min(rates), max(rates)))
-        grid.add_row(kind, *figures, f"{share:.1%}", f"{cost:.0f}")
-    console.print(grid)
+    with lab().brought_up() as bench:
 
+        def rate(kind: str) -> float:
+            bench.steering.set_scheme(schemes.validate_python(kind))
+            sent = measure_sender(bench, Sender.FRAME_LOOP_IN_C, steered=False)
+            return sent.packets_per_s
+
+        yield rate
+
+
+def figures(document: Document) -> dict[str, Any]:
+    """Of each scheme its rates, and turn by turn its share of ecmp's and its cost for a switch."""
+    rows = []
+    plain = document.samples("ecmp")
+    for kind, rates in document.measured.items():
+        pairs = list(zip(rates, plain, strict=False))
+        shares = [rate / base for rate, base in pairs]
+        costs = [(1e9 / rate - 1e9 / base) / SWITCHES for rate, base in pairs]
+        rows.append((kind, rates, shares, costs))
+    return {"rows": rows}
+
+
+STUDY = Study(
+    name="steering",
+    about="the steering program's cost per packet, scheme by scheme",
+    series=lambda: [Series({kind: kind for kind in SCHEMES}, _lab, TURNS)],
+    figures=figures,
+    is_published=False,
+)
 
 if __name__ == "__main__":
-    with ending():
-        typer.run(main)
+    command.run(STUDY.name)

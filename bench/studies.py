@@ -5,7 +5,7 @@ from __future__ import annotations
 MAIN = ("fabrics", "runtimes", "lossless")
 """Those of `make bench`."""
 
-_IN_BENCH = (
+PUBLISHED = (
     *MAIN,
     "containerlab",
     "endpoints",
@@ -15,7 +15,11 @@ _IN_BENCH = (
     "links_engine",
     "links_collectives",
     "simgrid",
+    "validation",
 )
-STUDIES = {name: f"bench.{name}" for name in _IN_BENCH} | {
-    name: f"bench.{name}.study" for name in ("validation",)
+"""Those whose data and pages are in the tree; the pages of others are printed."""
+
+PRINTED = ("steering", "hashing", "cables", "read_delay", "te_placing")
+STUDIES = {name: f"bench.{name}" for name in (*PUBLISHED, *PRINTED)} | {
+    "validation": "bench.validation.study"
 }

@@ -18,7 +18,7 @@ from bench.campaign.pages import files_of, rendered
 from bench.campaign.run import Campaign
 from bench.campaign.store import Store
 from bench.campaign.study import Study
-from bench.studies import MAIN, STUDIES
+from bench.studies import MAIN, PUBLISHED, STUDIES
 from rocelab import InputError, RocelabError
 from rocelab.base.interruption import ending
 
@@ -60,7 +60,7 @@ def main(
     console = Console(stderr=True, soft_wrap=True)
     failed = False
     try:
-        for study in map(study_of, names or (STUDIES if listed or render else MAIN)):
+        for study in map(study_of, names or (PUBLISHED if render else STUDIES if listed else MAIN)):
             campaign = Campaign(study, Store(results / study.name), only, turns)
             if busy:
                 campaign = replace(campaign, guard=busy_cpus)
@@ -109,11 +109,15 @@ def _measured(campaign: Campaign, console: Console, *, again: bool) -> bool:
         return True
     folder = study.folder if whole else store.folder
     files = files_of(study, campaign.document())
-    _write(files, folder)
+    if study.is_published or not whole:
+        _write(files, folder)
     if whole:
         store.clear()
     for name, text in files.items():
-        print(text if name == f"{study.stem}.md" else f"{folder / name}")
+        if name == f"{study.stem}.md":
+            print(text)
+        elif study.is_published:
+            print(folder / name)
     return True
 
 

@@ -85,6 +85,8 @@ class Study:
 
     page: str = ""
     publication: Publication | None = None
+    is_published: bool = True
+    """Whether its data and page are in the tree; else its page is only printed."""
 
     @property
     def folder(self) -> Path:

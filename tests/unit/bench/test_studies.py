@@ -9,13 +9,13 @@ from bench.campaign.document import DOCUMENT
 from bench.campaign.pages import published, rendered
 from bench.campaign.store import file_name
 from bench.campaign.study import BENCH
-from bench.studies import STUDIES
+from bench.studies import PUBLISHED, STUDIES
 from rocelab import InputError
 
-IN_BENCH = [name for name in STUDIES if study_of(name).publication is None]
+IN_BENCH = [name for name in PUBLISHED if study_of(name).publication is None]
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_pages_and_data_are_those_of_the_measurement(name: str) -> None:
     study = study_of(name)
     for file, text in rendered(study).items():
@@ -37,11 +37,12 @@ def test_what_was_measured_are_points_of_the_study(name: str) -> None:
     assert {point.name for point in published(study).points} <= points
 
 
-def test_every_template_is_a_page_of_a_study() -> None:
-    templates = {path.name.removesuffix(".md.j2") for path in BENCH.glob("pages/*.md.j2")}
-    pages = {file.name for name in STUDIES for file in study_of(name).folder.glob("*.md")}
-    assert {f"{name}.md" for name in templates} <= pages
-    assert {study_of(name).stem for name in STUDIES} <= templates
+def test_every_study_has_a_template_and_a_page_that_is_published_if_it_says_so() -> None:
+    for name in STUDIES:
+        study = study_of(name)
+        assert (BENCH / "pages" / f"{study.stem}.md.j2").exists()
+        assert study.is_published == (name in PUBLISHED)
+        assert study.is_published == (study.folder / f"{study.stem}.md").exists()
 
 
 def test_a_name_that_is_no_study_is_refused_with_the_names_there_are() -> None:
