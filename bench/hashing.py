@@ -128,7 +128,9 @@ STUDY = Study(
     name="hashing",
     about="the speed of predicting choices, and the effect of two tiers' hashes",
     series=lambda: [
-        Series.alone(tiers(), lambda row: [asdict(second_tier(*row, sizes)) for sizes in TIERS]),
+        Series.alone(
+            tiers(), lambda row: [asdict(second_tier(row[0], row[1], sizes)) for sizes in TIERS]
+        ),
         Series.alone(speeds(), flows_per_second, RUNS),
     ],
     figures=figures,
