@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocelab.base.errors import InputError
+from rocelab.base.quantities import duration, share
 from rocelab.base.templates import template
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment, carriers
@@ -57,6 +58,8 @@ def recorded_page(feed: Feed, traffic: Mapping[str, Any]) -> str:
         began=_clock(moments[0].t_ns),
         ended=_clock(moments[-1].t_ns),
         version=version("rocelab"),
+        duration=duration,
+        share=share,
         dilation=run.dilation,
         traffic=traffic if traffic["state"] not in (None, "running") else None,
         links=busiest(lab.fabric, moments),

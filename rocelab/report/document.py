@@ -301,6 +301,29 @@ def plain(text: Text) -> str:
     return "".join(part.text if isinstance(part, Hyperlink) else part for part in text)
 
 
+def without_zeros(table: Table) -> Table:
+    """A table without its columns of which every cell is 0: the caption names them."""
+    zero = [
+        place
+        for place, column in enumerate(table.columns)
+        if place >= table.names and table.rows and all(row[place] == 0 for row in table.rows)
+    ]
+    if not zero:
+        return table
+
+    def kept(row: Row) -> Row:
+        return tuple(cell for place, cell in enumerate(row) if place not in zero)
+
+    titles = ", ".join(table.columns[place].title for place in zero)
+    return replace(
+        table,
+        columns=tuple(column for place, column in enumerate(table.columns) if place not in zero),
+        rows=tuple(map(kept, table.rows)),
+        foot=kept(table.foot),
+        caption="; ".join(filter(None, (table.caption, f"0 in every row: {titles}"))),
+    )
+
+
 def narrowed(table: Table) -> Table:
     """A table without the columns and rows that only pages have room for."""
     kept = [place for place, column in enumerate(table.columns) if not column.page_only]

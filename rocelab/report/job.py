@@ -21,6 +21,7 @@ from rocelab.report.document import (
     Note,
     Replay,
     Row,
+    Section,
     Table,
     Tone,
     Value,
@@ -50,7 +51,7 @@ def job_document(report: JobReport) -> Document:
     blocks: tuple[Block, ...] = (
         *(Note(text, Tone.BAD) for text in failed),
         *(Note(text, Tone.BAD) for text in disturbed_by(report.disturbed)),
-        *([Code(_nccl(report))] if measured else []),
+        *([Section("As nccl-tests prints it", (Code(_nccl(report)),))] if measured else []),
         Replay(partial(_recording, report)),
         _outages(report),
         _headlines(report),
@@ -62,9 +63,16 @@ def job_document(report: JobReport) -> Document:
         _links(report),
         _disagreements(report),
         *stages_sections(report.stages, "job"),
-        Note(f"Devices and endpoints agree on {agreeing} of {len(report.accounting)} counts."),
-        *([Note(lossless)] if lossless else []),
-        Note(_verdict(report), Tone.STRONG if report.valid else Tone.BAD),
+        Section(
+            "Can it be trusted?",
+            (
+                Note(
+                    f"Devices and endpoints agree on {agreeing} of {len(report.accounting)} counts."
+                ),
+                *([Note(lossless)] if lossless else []),
+                Note(_verdict(report), Tone.STRONG if report.valid else Tone.BAD),
+            ),
+        ),
     )
     job = report.job
     size = f" of {job['size']}" if job.get("size") else ""
@@ -162,7 +170,7 @@ def _headlines(report: JobReport) -> Table:
         rows.append(_single("fastest / slowest sender", Value(fastest, Unit.RATIO)))
     titles = ("median", "minimum", "maximum", "CoV", "n")
     return Table(
-        "Modelled network, over " + " and ".join(sorted(of)) if of else "",
+        "Figures, modelled, over " + " and ".join(sorted(of)) if of else "",
         (Column(""), *columns(Unit.FIGURE, *titles)),
         tuple(rows),
         sortable=False,
@@ -187,7 +195,7 @@ def _ranks(report: JobReport) -> Table:
         ranks = tuple(sorted(ranks, key=_waiting, reverse=True)[:MOST_RANKS])
         caption = f"the {MOST_RANKS} of {len(report.ranks)} that waited longest"
     return Table(
-        "Ranks: waiting for others in an iteration (median), bytes with warm-up",
+        "Ranks: time waited in an iteration (median), bytes with warm-up",
         (
             *columns(Unit.TEXT, "rank", "NIC"),
             *columns(Unit.NS, "waited, modelled", "waited, lab"),

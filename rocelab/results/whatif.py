@@ -126,7 +126,8 @@ class Outlook:
     drawn: str
     """The draw in words; empty without one."""
     restart: dict[str, float]
-    """Checkpoints and restarts, in seconds."""
+    """How often checkpoints are written, and how long they and restarts take: `checkpoint_every_s`,
+    `checkpoint_takes_s` and `restart_takes_s`."""
     events: tuple[str, ...]
     """In the order in which they begin, as sentences."""
     jobs: tuple[JobOutlook, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -155,6 +156,43 @@ def repeat(seed: int, problems: tuple[str, ...] = ()) -> ProbeRun:
         hashing=[hashing(fabric, "shared", False, 3), hashing(fabric, "per-node", True, 1)],
         problems=problems,
     )
+
+
+def storm(number: int = 8) -> ProbeRun:
+    """A run with so many events, 600 ms apart: each has every third flow out, the third longest."""
+    fabric = build_fabric(lab())
+    at_ms = [500 + 600 * place for place in range(number)]
+    sent = np.arange(600 * number + 1000, dtype=np.int64)
+    flows_of: dict[Flow, FlowSamples] = {}
+    for index, flow in enumerate(flows(fabric)):
+        arrived = np.ones(len(sent), bool)
+        for place, at in enumerate(at_ms):
+            if index % 3 == place % 3:
+                arrived[at : at + (120 if place == 2 else 10 + place)] = False
+        sent_ns = START + sent * MS + index * 40_000
+        got = sent[arrived]
+        flows_of[flow] = FlowSamples(sent, sent_ns, got, sent_ns[got] + 50_000)
+    events = tuple(
+        Event(
+            START + at * MS,
+            "several faults" if place == 2 else "carrier-down",
+            "begin",
+            "ctsw1, rtsw1:ctsw2, rtsw2:ctsw3" if place == 2 else LINK,
+            changes=3 if place == 2 else 1,
+            faults=STORM_FAULTS if place == 2 else (FaultChange(0, "carrier-down", True, LINK),),
+        )
+        for place, at in enumerate(at_ms)
+    )
+    spec = phase()
+    timeline = Timeline(events, START, START + len(sent) * MS, spec.measure.event_window)
+    return probe_run(flows_of, timeline, replace(spec.measure.method, sustained_ns=200 * MS))
+
+
+STORM_FAULTS = (
+    FaultChange(0, "power-loss", True, "ctsw1", (), ("ctsw1",), dark=True),
+    FaultChange(MS, "blackhole", True, LINK, (LINK,)),
+    FaultChange(2 * MS, "carrier-down", True, "rtsw2:ctsw3", ("rtsw2:ctsw3",), dark=True),
+)
 
 
 def drill() -> DrillSpec:

@@ -121,8 +121,8 @@ def test_no_text_is_cut_or_covered_and_nothing_else_is_loaded(
     boxes = text_boxes(page)
     texts = [box["text"] for box in boxes]
     for wanted, number in (
-        ("after event 1: carrier-down of rtsw1:ctsw2", 1),
-        ("after event 2: carrier-down of rtsw1:ctsw2 ends", 1),
+        ("after E1: carrier-down of rtsw1:ctsw2", 1),
+        ("after E2: carrier-down of rtsw1:ctsw2 ends", 1),
         ("CTSW · spines", 1),
         ("whole run", 1),
         ("f10  srv1-2 → srv2-2", 2),
@@ -333,7 +333,6 @@ def test_without_a_script_and_in_print_the_tables_and_figures_say_it(opener: Ope
     page = opener.at(scripts=False).page
     expect(page.locator("#replay")).to_be_hidden()
     expect(page.locator("figure svg")).to_have_count(5)
-    page.locator("summary", has=page.locator("#events")).click()
     expect(page.get_by_role("cell", name="carrier-down of rtsw1:ctsw2 ends").first).to_be_visible()
     printed = opener.at().page
     printed.emulate_media(media="print")
@@ -396,6 +395,32 @@ def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     page.context.close()
 
 
+ONE_ITERATION = """() => module_series.plotsOf({
+  jobs: [
+    { name: "a job", interval_ns: 1e7, rate_bps: [2e11, 4e11, 1e11], iterations: [[5e6, 3e7]] },
+  ],
+  dilation: 250, rates_are: "payload",
+}, null).map(({ title, data }) => [title, data])"""
+
+
+def test_the_last_iteration_is_drawn_to_its_end_in_a_unit_that_fits(
+    browser: Browser, jobs_file: Path
+) -> None:
+    page = Opener(browser, jobs_file, 5).at().page
+    rates, times = page.evaluate(ONE_ITERATION)
+    assert rates == ["payload, Gb/s, modelled", [[0, 0.01, 0.02], [200, 400, 100]]]
+    assert times == [
+        "time of each iteration, from its begin to its end, us, modelled",
+        [[0.005, 0.03], [100, 100]],
+    ]
+    assert page.evaluate("module_quantities.timeTicks([0, 2e-5, 4e-5])") == [
+        "0 us",
+        "20 us",
+        "40 us",
+    ]
+    page.context.close()
+
+
 @pytest.fixture(scope="module")
 def simulated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A link fails under a job of 16 ranks, and is there again before its end."""
@@ -437,6 +462,7 @@ def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     page.get_by_role("button", name="Event after").click()
     expect(page.locator("#state")).to_have_text("All is as before the first event.")
     assert opened.red() == 0
+    page.evaluate("scrollTo(0, 0)")  # the contents are in view, above what was scrolled to
     boxes = text_boxes(page)
     assert "all transfers on the wire" in " ".join(box["text"] for box in boxes)
     assert cut(boxes) == []

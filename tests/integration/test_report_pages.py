@@ -8,25 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from rocelab.jobs.job import JobSpec
-from rocelab.jobs.job_spec import collective_job
-from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.load import load_spec
-from rocelab.report.compare.document import comparison_document
-from rocelab.report.document import Document
-from rocelab.report.drill import drill_document
-from rocelab.report.job import job_document
 from rocelab.report.renderers.page import html
-from rocelab.report.simulation.document import simulation_document
-from rocelab.sim.options import Options
-from rocelab.sim.simulate import simulate
-from rocelab.sim.sweep.cells import cells_of
-from rocelab.sim.sweep.report import sweep_document
-from rocelab.sim.sweep.sweep_spec import read_sweep
-from tests.helpers import comparison_sample, phases_sample, report_sample
 from tests.helpers.long import mostly_long
+from tests.helpers.page_samples import KINDS
+from tests.helpers.replay_page import OPEN_FOLDS
+from tests.helpers.textboxes import cut, overlapping, text_boxes
 
 pytestmark = pytest.mark.side_by_side
 
@@ -35,53 +23,17 @@ SCREENS = 3
 LEAST_TEXT = 7.5
 """Pixels of the smallest text of a plot, on the narrowest screen."""
 
-SWEEP = """\
-lab: zone-1-1
-job: {pattern: allreduce, ranks: 4, size: 1MB}
-over:
-  job.transport.qps: [1, 4]
-  job.size: [1MB, 4MB]
-"""
 SMALLEST = """() => Math.min(...[...document.querySelectorAll("#answer svg text")]
   .map((text) => [parseFloat(getComputedStyle(text).fontSize), text.getScreenCTM()])
   .map(([size, { a, b }]) => size * Math.hypot(a, b)))"""
 
 
-def simulation() -> Document:
-    job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "4MB"})
-    report = simulate(load_spec(find_lab("zone-1-1")), (collective_job(job),), Options())
-    return simulation_document(report)
-
-
-def sweep(folder: Path) -> Document:
-    file = folder / "sweep.yaml"
-    file.write_text(SWEEP)
-    asked = read_sweep(file)
-    rows = [
-        {**cell.values, "iteration_time": 1e6 * number, "busbw": 2.5, "error": None}
-        | {"wall_s": 1.0, "peak_memory_bytes": 1 << 20, "warnings": None}
-        for number, cell in enumerate(cells_of(asked), 1)
-    ]
-    return sweep_document(asked, rows)
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    documents = {
-        "drill": drill_document(report_sample.result()),
-        "phases": drill_document(phases_sample.result()),
-        "job": job_document(comparison_sample.report()),
-        "comparison": comparison_document(comparison_sample.comparison()),
-        "simulation": simulation(),
-        "sweep": sweep(folder),
-    }
-    for name, document in documents.items():
-        (folder / f"{name}.html").write_text(html(document))
-    return {name: folder / f"{name}.html" for name in documents}
-
-
-KINDS = ("drill", "phases", "job", "comparison", "simulation", "sweep")
+    for name, document in KINDS.items():
+        (folder / f"{name}.html").write_text(html(document()))
+    return {name: folder / f"{name}.html" for name in KINDS}
 
 
 @pytest.fixture
@@ -118,6 +70,26 @@ def test_a_page_is_below_three_screens_and_its_answer_on_the_first(
     assert page.locator("#answer .card").count() <= 4
 
 
+@pytest.mark.parametrize(
+    "screen",
+    mostly_long(
+        [(width, scheme) for width in (1400, 800, 390) for scheme in ("light", "dark")],
+        [(390, "dark")],
+    ),
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_of_a_page_is_cut_or_covered(
+    opened: Opening, kind: str, screen: tuple[int, Literal["light", "dark"]]
+) -> None:
+    page = opened.at(kind, *screen)
+    page.evaluate(OPEN_FOLDS)
+    boxes = text_boxes(page)
+    assert boxes
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 @pytest.mark.parametrize("width", mostly_long([1400, 800, 390], [390]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_of_a_plot_is_small_and_no_page_is_wider_than_its_screen(
@@ -150,3 +122,51 @@ def test_a_dark_page_has_no_white_slab(opened: Opening, kind: str) -> None:
     assert not {"rgb(255, 255, 255)", "rgb(245, 247, 249)"} & set(fills)
     fill = "getComputedStyle(document.querySelector('#answer svg path')).fill"
     assert page.evaluate(fill) != "rgb(255, 255, 255)"
+
+
+def texts_of(page: Page) -> list[str]:
+    texts: list[str] = page.locator("#answer svg text").all_text_contents()
+    return [text.strip() for text in texts]
+
+
+def test_a_drill_begins_with_its_worst_event_and_a_storm_with_a_map(opened: Opening) -> None:
+    drill = texts_of(opened.at("drill"))
+    assert "after E1, ms, lab" in drill
+    assert drill.count("lost") == 1
+    storm = opened.at("storm")
+    names = texts_of(storm)
+    assert [name for name in names if name.startswith("E")] == [f"E{n}" for n in range(1, 9)]
+    assert storm.locator("#answer .sentence").inner_text().startswith("E3, the worst of 8 events")
+    keys = storm.locator("section", has=storm.locator("#events")).locator("tbody tr")
+    expect(keys).to_have_count(8)
+    expect(keys.nth(2)).to_contain_text("E3")
+    expect(keys.nth(2)).to_contain_text("power-loss of ctsw1, blackhole of rtsw1:ctsw2 and 1 more")
+
+
+def test_a_table_of_events_has_names_and_not_their_texts_again(opened: Opening) -> None:
+    page = opened.at("storm")
+    page.evaluate(OPEN_FOLDS)
+    rows = page.locator("section", has=page.locator("#flows-out")).locator("tbody tr")
+    assert rows.count() > 8
+    assert {row.split("\t")[2] for row in rows.all_inner_texts()} <= {f"E{n}" for n in range(1, 9)}
+
+
+@pytest.mark.parametrize("kind", ["what-if", "long-run"])
+def test_a_page_of_failures_has_its_jobs_in_view_without_what_is_0(
+    opened: Opening, kind: str
+) -> None:
+    page = opened.at(kind)
+    assert page.locator("details table").count() == 0
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody tr")).to_be_visible()
+    if kind == "long-run":
+        return
+    expect(page.locator("section", has=page.locator("table"))).to_contain_text("0 in every row")
+
+
+def test_phases_are_columns_with_the_difference_to_the_first(opened: Opening) -> None:
+    page = opened.at("phases")
+    table = page.locator("section", has=page.locator("[id^=figures-by-phase]"))
+    expect(table).to_be_visible()
+    assert table.locator("th").all_inner_texts()[1:] == ["idle", "shared"]
+    expect(table).to_contain_text("0 in every phase")

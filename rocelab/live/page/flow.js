@@ -1,7 +1,7 @@
 // A flow: its predicted path, and of one that a job sends now also where its packets are seen.
 
 import { h } from "./elements.js";
-import { count } from "./quantities.js";
+import { count, counted } from "./quantities.js";
 import { get, post } from "./requests.js";
 
 const EVERY_MS = 2000;
@@ -101,7 +101,7 @@ export class Flow {
     if (seen.error) return [h("p", { class: "bad", role: "alert" }, seen.error.message)];
     if (!seen.links.length) return [h("p", {}, "None of its packets came in at a link that it could take: it sent nothing then.")];
     const span = `in ${seen.span_s.toFixed(1)} s, by the kernels of the receiving ports`;
-    const list = h("ul", {}, ...beside.map(({ link, from, to, packets }) => h("li", {}, this.#choice(link), ` from ${from} to ${to}: ${count(packets)} packets`)));
+    const list = h("ul", {}, ...beside.map(({ link, from, to, packets }) => h("li", {}, this.#choice(link), ` from ${from} to ${to}: ${counted(packets, "packet")}`)));
     if (path.error) return [h("p", {}, `Seen ${span}:`), list];
     if (beside.length) return [h("p", { class: "bad" }, `✕ Seen also beside the predicted path ${span}:`), list];
     if (seen.links.length < path.links.length) return [h("p", { class: "bad" }, `✕ Seen on a part of its path only ${span}.`)];

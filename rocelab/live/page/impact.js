@@ -5,7 +5,7 @@
 import { h } from "./elements.js";
 import { bandsOf, drawBands } from "./bands.js";
 import { clock, style } from "./format.js";
-import { count, duration } from "./quantities.js";
+import { count, counted, duration, tick, timeTicks } from "./quantities.js";
 import { longestText, outageText } from "./outages.js";
 import { append, columnsOf, stepPlots } from "./packets.js";
 import { get } from "./requests.js";
@@ -133,14 +133,14 @@ export class Impact {
     const flows = new Set(outages.map(({ flow }) => flow));
     const longest = d3.greatest(outages.filter((outage) => outage.out_ns != null), (outage) => outage.out_ns);
     if (run.jobs.length) {
-      const out = flows.size ? `${flows.size} of ${run.flows.length} flows ${longest ? longestText(longest) : "out to the end"}.` : "No flow was out.";
+      const out = flows.size ? `${flows.size} of ${counted(run.flows.length, "flow")} ${longest ? longestText(longest) : "out to the end"}.` : "No flow was out.";
       return [out, ...said].join(" ");
     }
     const sent = d3.sum(run.flows, (flow) => flow.sent);
     const lost = d3.sum(run.flows, (flow) => flow.lost);
-    if (!lost) return `${count(sent)} packets of ${run.flows.length} flows were sent and none was lost.`;
+    if (!lost) return `${counted(sent, "packet")} of ${counted(run.flows.length, "flow")} sent, none lost.`;
     const out = longest ? `, ${longestText(longest)}` : "";
-    return `${flows.size} of ${run.flows.length} flows lost packets${out}; ${count(lost)} of ${count(sent)} packets were lost.`;
+    return `${flows.size} of ${counted(run.flows.length, "flow")} lost packets${out}; ${count(lost)} of ${counted(sent, "packet")} lost.`;
   }
 
   #reasons() {
@@ -224,8 +224,8 @@ export class Impact {
       cursor: { y: false, drag: { x: true, y: false }, points: { show: false }, sync: { key: "impact" }, bind: { dblclick: () => () => this.impact && this.#zoom(this.impact.run.begin_ns, this.impact.run.end_ns) } },
       scales: { x: { time: false }, y: { range: ({ data: [, ...rows] }) => [0, (d3.max(rows, (row) => d3.max(row)) ?? 0) * 1.05 || 1] } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map((tick) => time(tick, ticks)), space: 70, size: hasAxis ? TICKS : 8, ...(hasAxis ? {} : { values: () => [], ticks: { show: false } }) },
-        { ...axis, size: AXIS, space: 22, values: (_, ticks) => ticks.map(amount) },
+        { ...axis, values: (_, ticks) => ticks.map((at) => time(at, ticks)), space: 70, size: hasAxis ? TICKS : 8, ...(hasAxis ? {} : { values: () => [], ticks: { show: false } }) },
+        { ...axis, size: AXIS, space: 22, values: (_, ticks) => ticks.map(tick) },
       ],
       series: [{}, ...lines.map(({ label, colour, width = 1.25, isFilled }) => ({
         label, width, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false },
@@ -282,12 +282,6 @@ function mark1({ kind, from, to, text }, place) {
 }
 
 // A tick of the time axis, in s after the first fault, as text.
-function since(tick, ticks) {
-  const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
-  return step >= 0.1 || ticks[0] >= 1 ? `${+tick.toFixed(3)} s` : `${+(tick * 1e3).toFixed(1)} ms`;
-}
-
-// A tick of an axis of values.
-function amount(value) {
-  return value < 10 ? `${+value.toFixed(2)}` : count(value);
+function since(at, ticks) {
+  return timeTicks(ticks)[ticks.indexOf(at)];
 }

@@ -5,7 +5,7 @@ import { h } from "./elements.js";
 import { bandsOf } from "./bands.js";
 import { clock } from "./format.js";
 import { paced } from "./pace.js";
-import { count } from "./quantities.js";
+import { count, counted } from "./quantities.js";
 
 const WINDOW_NS = 180e9;
 const LANES = [["fault", "fault"], ["carrier", "carrier"], ["session", "session"], ["routes", "routes"], ["lost", "lost"]];
@@ -87,7 +87,7 @@ export class Lanes {
   #lost(begin) {
     const out = d3.groups(this.outages.filter((outage) => outage.until >= begin), binOf(begin)).map(([, flows]) => ({
       t: d3.min(flows, (outage) => outage.t_ns), until: d3.max(flows, (outage) => outage.until), tone: "bad",
-      text: `${count(d3.sum(flows, (outage) => outage.lost))} packets of ${new Set(flows.map(({ name }) => name)).size} flows lost`,
+      text: `${counted(d3.sum(flows, (outage) => outage.lost), "packet")} of ${counted(new Set(flows.map(({ name }) => name)).size, "flow")} lost`,
     }));
     return [...out, ...this.losses.map(({ t_ns: t, lost }) => ({ t, tone: "bad", text: `${count(Math.round(lost))} packets/s lost` }))];
   }

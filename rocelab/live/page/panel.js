@@ -3,7 +3,7 @@
 
 import { h, table, update } from "./elements.js";
 import { SIGNS, STATES, clock, shown } from "./format.js";
-import { count, rate, size } from "./quantities.js";
+import { count, counted, rate, size } from "./quantities.js";
 import { capture, get, post } from "./requests.js";
 import { Plots } from "./plots.js";
 import { condition } from "./timeline.js";
@@ -168,7 +168,7 @@ export class Panel {
       this.captured.textContent = `capturing at ${port} for ${CAPTURE_S} s`;
       try {
         const packets = await capture(port, CAPTURE_S);
-        this.captured.replaceChildren(`${count(packets)} packets of ${port} saved. As they come: `, h("code", {}, `rocelab capture ${this.view.lab()} ${port} -o - | wireshark -k -i -`));
+        this.captured.replaceChildren(`${counted(packets, "packet")} of ${port} saved. As they come: `, h("code", {}, `rocelab capture ${this.view.lab()} ${port} -o - | wireshark -k -i -`));
       } catch (error) {
         this.captured.textContent = error.message;
       }
@@ -191,7 +191,7 @@ export class Panel {
           [
             ["carrier", ...link.ends.map((end) => carrier(end.counters))],
             ["carrier lost", ...link.ends.map((end) => end.counters && count(end.counters.carrier_losses))],
-            ["sent", ...link.ends.map((end) => end.counters && `${count(end.counters.tx_packets)} packets`)],
+            ["sent", ...link.ends.map((end) => end.counters && counted(end.counters.tx_packets, "packet"))],
             ["", ...link.ends.map((end) => end.counters && size(end.counters.tx_bytes))],
             ["lost on the way", ...link.ends.map((end) => end.counters && count(end.counters.lost))],
             ["dropped here", ...link.ends.map((end) => end.counters && count(end.counters.tc_drops))],
@@ -233,7 +233,7 @@ export class Panel {
 
   #several({ links, members }) {
     if (!links) return [h("ul", { class: "names" }, ...members.map(({ name }) => h("li", {}, this.#choice(name))))];
-    return [table(`${links.length} links, by ${this.view.metric}`, ["link", "", "up", "down"], links.map((link) => [
+    return [table(`${counted(links.length, "link")}, by ${this.view.metric}`, ["link", "", "up", "down"], links.map((link) => [
       this.#choice(link.name), h("span", {}, ...this.#carrier(link)), ...[0, 1].map((way) => shown(this.view.metric, this.view.value(2 * link.index + way))),
     ]))];
   }

@@ -5,6 +5,7 @@ import { Drawing } from "./canvas.js";
 import { h } from "./elements.js";
 import { MATRIX_FROM, layout, leavesOf } from "./layout.js";
 import { Matrix } from "./matrix.js";
+import { counted } from "./quantities.js";
 
 const UNFOLDED = 50; // as many nodes are shown without folding zones
 const SEVERITY = { ok: 0, rerouted: 1, degraded: 2, down: 3 };
@@ -43,7 +44,7 @@ export function nameOf(box) {
   if (box.node) return box.node.name;
   if (box.leaf) return `${box.members.length} servers`;
   const switches = box.members.filter((node) => node.tier > 0).length;
-  return `${box.zone}: ${switches} switches, ${box.members.length - switches} servers`;
+  return `${box.zone}: ${counted(switches, "switch", "switches")}, ${counted(box.members.length - switches, "server")}`;
 }
 
 export class Picture {

@@ -18,6 +18,24 @@ function scaled(value, units) {
   return `${plain(toThree(value / size))} ${unit}`;
 }
 
+// What an axis up to `most` is divided by, and the name of its unit.
+export function axisUnit(most, unit) {
+  const units = { ns: TIMES, bytes: SIZES, "bit/s": RATES }[unit];
+  const [name, scale] = units.find(([, , least]) => most >= least);
+  return [scale, name];
+}
+
+// A number on an axis, already divided by its unit.
+export function tick(value) {
+  return plain(Math.abs(value) < 1e-12 ? 0 : Number(value.toPrecision(12)));
+}
+
+// The ticks of an axis of time, in s, as texts in one unit, from a minute on too in s.
+export function timeTicks(seconds) {
+  const [scale, unit] = axisUnit(Math.min(60, Math.max(...seconds.map(Math.abs))) * S, "ns");
+  return seconds.map((at) => `${tick((at * S) / scale)} ${unit}`);
+}
+
 function toThree(value) {
   return Number(value.toPrecision(3));
 }
@@ -44,6 +62,11 @@ export function bandwidth(gbs) {
 
 export function count(number) {
   return whole.format(number);
+}
+
+// `1 flow`, `2,000 flows`: rocelab.base.wording.counted in JavaScript.
+export function counted(number, noun, plural = `${noun}s`) {
+  return `${count(number)} ${number === 1 ? noun : plural}`;
 }
 
 export function share(value) {

@@ -1,7 +1,7 @@
 // What the plots of a run show, over time in s: of probes the packets of all flows or of one, of jobs
 // their rates and the time of each iteration.
 
-import { duration } from "./quantities.js";
+import { axisUnit, duration } from "./quantities.js";
 
 export const S = 1e9;
 const COLOURS = ["--accent", "--second", "--ok", "--muted"];
@@ -36,16 +36,18 @@ function ofProbes(run, flow) {
 function ofJobs({ jobs, dilation, rates_are: what }) {
   const timed = jobs.filter(({ iterations }) => iterations.length);
   const lines = (of) => of.map(({ name }) => ({ label: name, colour: COLOURS[jobs.findIndex((job) => job.name === name) % COLOURS.length] }));
-  const [unit, bps] = d3.max(jobs, (job) => d3.max(job.rate_bps)) < 1e15 ? ["Gb/s", 1e9] : ["Tb/s", 1e12];
+  const [bps, unit] = axisUnit(d3.max(jobs, (job) => d3.max(job.rate_bps)), "bit/s");
+  const took = (spans) => spans.map(([began, ended]) => (ended - began) / dilation);
+  const [ns, timeUnit] = axisUnit(d3.max(timed, ({ iterations }) => d3.max(took(iterations))) ?? 0, "ns");
   const rate = ({ interval_ns: interval, rate_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((each) => each / bps)];
   const times = ({ iterations }) => [
     [...iterations.map(([began]) => began / S), iterations.at(-1)[1] / S],
     // A step ends at the next point: the last iteration needs one where it ends.
-    [...iterations, iterations.at(-1)].map(([began, ended]) => (ended - began) / dilation / 1e6),
+    took([...iterations, iterations.at(-1)]).map((each) => each / ns),
   ];
-  const plots = [{ title: `${what}, ${unit} of the modelled network`, lines: lines(jobs), data: uPlot.join(jobs.map(rate)) }];
+  const plots = [{ title: `${what}, ${unit}, modelled`, lines: lines(jobs), data: uPlot.join(jobs.map(rate)) }];
   if (timed.length) {
-    plots.push({ title: "time of each iteration, ms of the modelled network, from its begin to its end", lines: lines(timed), data: uPlot.join(timed.map(times)) });
+    plots.push({ title: `time of each iteration, from its begin to its end, ${timeUnit}, modelled`, lines: lines(timed), data: uPlot.join(timed.map(times)) });
   }
   return plots;
 }

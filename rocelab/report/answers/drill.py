@@ -7,9 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from rocelab.base.quantities import change, duration
+from rocelab.base.quantities import Unit, change, duration
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import and_more, sentence
+from rocelab.report.answers.compared import (
+    ComparedFigure,
+    compared_bars,
+    compared_cards,
+    side_by_side,
+)
 from rocelab.report.answers.events import (
     back_clause,
     hold_clause,
@@ -18,14 +24,13 @@ from rocelab.report.answers.events import (
     worst_event,
 )
 from rocelab.report.answers.job import held_back_clause
-from rocelab.report.answers.phases import compared_phases, phase_cards, phases_plot
 from rocelab.report.answers.plots import probes_plot
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
 from rocelab.report.figures import FigureRow, figure_rows
 from rocelab.report.jobs.plots import fair_shares_plot, progress_plot
 from rocelab.report.repeats import RepeatTable, representative
 from rocelab.results.drill import DrillResult, PhaseRun, PhaseSummary
-from rocelab.results.kpi import Better
+from rocelab.results.kpi import UNITS, Better
 from rocelab.results.kpis import KPIS, format_kpi
 
 OF_PROBES = (
@@ -84,15 +89,35 @@ def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
         worst = _most_different(phases)
         clauses += _jobs(phases, worst)
     text = sentence(*clauses, _missed(result))
-    summaries = [phase.summary for phase in phases]
-    compared = () if probed else tuple(compared_phases(summaries, _common(phases)))
-    if len(compared) > 1 and worst.run.fair_shares is None:
-        plot = Figure("answer", partial(phases_plot, compared))
-    else:
-        plot = _plot(worst)
-    if len(compared) > 1:
-        return Answer(text, tuple(phase_cards(compared, result)), plot)
-    return Answer(text, _figures(worst, repeats), plot)
+    kpi = None if probed else _common(phases)
+    if kpi is None:
+        return Answer(text, _figures(worst, repeats), _plot(worst))
+    phases_of = _side_by_side(phases, kpi)
+    title = KPIS[kpi].title
+    cards = tuple(compared_cards(phases_of, title, _missed_by_phase(result, kpi)))
+    if worst.run.fair_shares is not None:
+        return Answer(text, cards, _plot(worst))
+    axis = f"{title.lower()}, median of each phase"
+    return Answer(text, cards, Figure("answer", partial(compared_bars, phases_of, axis)))
+
+
+def _side_by_side(phases: Sequence[_MeasuredPhase], kpi: str) -> tuple[ComparedFigure, ...]:
+    """The phases that have the KPI."""
+    spreads = [
+        (phase.summary.name, spread)
+        for phase in phases
+        if (spread := phase.summary.figures[0].spread.get(kpi)) is not None
+    ]
+    return side_by_side(spreads, Unit(UNITS[KPIS[kpi].quantity]))
+
+
+def _missed_by_phase(result: DrillResult, kpi: str) -> dict[str, str]:
+    return {
+        phase.name: f"expectation {verdict.expectation} not met"
+        for phase in result.phases
+        for verdict in phase.verdicts
+        if verdict.kpi == kpi and not verdict.passed and verdict.observed is not None
+    }
 
 
 def _phases(result: DrillResult) -> Iterator[_MeasuredPhase]:

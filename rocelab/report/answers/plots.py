@@ -10,7 +10,7 @@ from rocelab.base.wording import counted
 from rocelab.report.answers.events import WorstEvent, is_storm, worst_event
 from rocelab.report.order import event_name
 from rocelab.report.palette import DELIVERED, EVENT, GRID, INK, LOST
-from rocelab.report.plots import MS, figure_of, flow_label, name_axis, styled
+from rocelab.report.plots import MS, SMALL, figure_of, flow_label, name_axis, styled
 from rocelab.report.stages import draw_stages, legend_of_stages, longest_stages
 from rocelab.results.probes import FlowRecord, ProbeRun
 from rocelab.results.stages import SwitchStages
@@ -94,7 +94,7 @@ def storm_map(run: ProbeRun) -> Figure | None:
             axis.barh(row, 0.96, left=place - 0.48, height=0.9, color=LOST, alpha=opacity)
             if len(run.events) <= MOST_TIMES:
                 text = duration(out_ns) if out_ns else "lost"
-                axis.text(place, row, text, ha="center", va="center", color=INK, fontsize=7.5)
+                axis.text(place, row, text, ha="center", va="center", color=INK, fontsize=SMALL)
     events = range(len(run.events))
     axis.set_xticks(events, [event_name(place + 1) for place in events])
     axis.xaxis.tick_top()

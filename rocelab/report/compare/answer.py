@@ -4,29 +4,44 @@ difference."""
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from rocelab.base.quantities import bandwidth, ratio, share
+from rocelab.base.quantities import Unit, bandwidth, ratio, share
+from rocelab.base.statistics import Spread
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import sentence
+from rocelab.report.answers.compared import compared_bars, compared_cards, side_by_side
 from rocelab.report.compare import plots
-from rocelab.report.compare.cells import cells_of, name_of, queue_pairs, worst_tier
-from rocelab.report.document import Answer, Card, Figure
+from rocelab.report.compare.cells import cells_of, queue_pairs, short_name
+from rocelab.report.document import Answer, Figure
 from rocelab.results.comparison import CellFigures, CellResult, Comparison, Status
 from rocelab.results.difference import Finding, compared
 
 
 def comparison_answer(comparison: Comparison) -> Answer:
     """The answer of a comparison; without a measured cell only that there is none."""
-    plot = Figure("answer", partial(plots.by_queue_pairs, comparison))
     best = _best(comparison.cells)
     if best is None:
-        return Answer("No cell was measured.", (), plot)
+        return Answer("No cell was measured.")
     cell, figures = best
     rivals = cells_of(comparison, cell.placement, cell.qps)
     second = _best([other for other in rivals if other.kind != cell.kind])
     text = sentence(_reached(cell, figures), _lead(cell, second), _left(comparison))
-    return Answer(text, tuple(_cards(cell, figures, second)), plot)
+    schemes = side_by_side(_busbw(rivals), Unit.GB_PER_S)
+    if len(comparison.qps) > 1:
+        plot = Figure("answer", partial(plots.by_queue_pairs, comparison))
+    else:
+        title = f"BusBW with {queue_pairs(cell.qps)}, {cell.placement}"
+        plot = Figure("answer", partial(compared_bars, schemes, title))
+    return Answer(text, tuple(compared_cards(schemes, "BusBW", {})), plot)
+
+
+def _busbw(cells: Sequence[CellResult]) -> Iterator[tuple[str, Spread]]:
+    """Of each measured scheme its BusBW."""
+    for cell in cells:
+        if cell.figures is not None and cell.status is Status.MEASURED:
+            yield short_name(cell.kind), cell.figures.busbw_gbs
 
 
 def _best(
@@ -43,8 +58,8 @@ def _best(
 
 def _reached(cell: CellResult, figures: CellFigures) -> str:
     return (
-        f"{name_of(cell.kind)} with {queue_pairs(cell.qps)}, {cell.placement}, is nearest to the "
-        f"lower bound: busbw {bandwidth(figures.busbw_gbs.median)}, JCT ratio "
+        f"{short_name(cell.kind)} with {queue_pairs(cell.qps)}, {cell.placement}, is fastest: "
+        f"busbw {bandwidth(figures.busbw_gbs.median)}, JCT ratio "
         f"{ratio(figures.jct_ratio.median)}"
     )
 
@@ -57,7 +72,7 @@ def _lead(cell: CellResult, second: tuple[CellResult, CellFigures] | None) -> st
         [statistics.median(run.jct_ratio) for run in one.runs if run.valid and run.jct_ratio]
         for one in (cell, second[0])
     )
-    name = name_of(second[0].kind)
+    name = short_name(second[0].kind)
     _, p_value, _, finding = compared(next_best, best)
     if finding is Finding.NOT_MEASURED:
         return ""
@@ -65,7 +80,9 @@ def _lead(cell: CellResult, second: tuple[CellResult, CellFigures] | None) -> st
         return f"the same as {name}"
     runs = counted(len(best), "run")
     if finding is Finding.TOO_FEW:
-        return f"too few runs ({len(best)}) to tell it apart from {name}, the next"
+        longer = statistics.median(next_best) / statistics.median(best) - 1
+        too_few = f"{runs} each cannot tell that from chance"
+        return f"{name}, the next, takes {share(longer)} longer, but {too_few}"
     if finding is Finding.NOT_TOLD_APART:
         return f"not told apart from {name}, the next, in {runs} each (p = {ratio(p_value or 0)})"
     saved = 1 - statistics.median(best) / statistics.median(next_best)
@@ -75,23 +92,5 @@ def _lead(cell: CellResult, second: tuple[CellResult, CellFigures] | None) -> st
 def _left(comparison: Comparison) -> str:
     left = [cell for cell in comparison.cells if cell.status is not Status.MEASURED]
     cells = counted(len(comparison.cells), "cell")
-    return f"{len(left)} of {cells} have no figures that count" if left else ""
-
-
-def _cards(
-    cell: CellResult, figures: CellFigures, second: tuple[CellResult, CellFigures] | None
-) -> list[Card]:
-    name = name_of(cell.kind)
-    cards = [
-        Card(f"BusBW, {name}", bandwidth(figures.busbw_gbs.median)),
-        Card(f"JCT ratio, {name}", ratio(figures.jct_ratio.median)),
-    ]
-    if second is not None:
-        other, of_other = second
-        cards.append(Card(f"BusBW, {name_of(other.kind)}", bandwidth(of_other.busbw_gbs.median)))
-    worst = worst_tier(figures)
-    if worst is not None and worst.mmr is not None:
-        cards.append(Card(f"MMR, {worst.tier} {worst.direction}", ratio(worst.mmr)))
-    else:
-        cards.append(Card("Effective Goodput", share(figures.goodput_share)))
-    return cards
+    verb = "has" if len(left) == 1 else "have"
+    return f"{len(left)} of {cells} {verb} no figures that count" if left else ""

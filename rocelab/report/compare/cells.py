@@ -22,6 +22,11 @@ def name_of(kind: str) -> str:
     return SCHEMES[kind].title if kind in SCHEMES else kind
 
 
+def short_name(kind: str) -> str:
+    """The name of a scheme without what is in brackets: `E-ECMP`."""
+    return name_of(kind).partition(" (")[0]
+
+
 def queue_pairs(qps: int) -> str:
     """`1 QP`, `4 QPs`."""
     return counted(qps, "QP")

@@ -14,6 +14,7 @@ from functools import partial
 
 from rocelab.base.quantities import Unit, formatted, rate, ratio, share
 from rocelab.base.wording import counted
+from rocelab.report.answers.compared import side_by_side
 from rocelab.report.compare import plots
 from rocelab.report.compare.answer import comparison_answer
 from rocelab.report.compare.cells import (
@@ -93,6 +94,31 @@ def comparison_document(comparison: Comparison) -> Document:
         f"{comparison.dilation:g} · {comparison.environment.started} · "
         f"{counted(len(comparison.cells), 'cell')}, {counted(comparison.repeats, 'run')} each",
         card=comparison_answer(comparison),
+        answer=(Section("BusBW, modelled, by queue pairs and placement", (_summary(comparison),)),),
+    )
+
+
+def _summary(comparison: Comparison) -> Table:
+    """BusBW of each scheme with the difference to the first, a column for each placement and number
+    of queue pairs."""
+    settings = [(place, qps) for place in comparison.placements for qps in comparison.qps]
+    cells: dict[str, list[Cell]] = {kind: [] for kind in comparison.kinds}
+    for placement, qps in settings:
+        of_setting = cells_of(comparison, placement, qps)
+        spreads = {cell.kind: cell.figures.busbw_gbs for cell in of_setting if cell.figures}
+        figures = dict(zip(spreads, side_by_side(spreads.items(), Unit.GB_PER_S), strict=True))
+        for cell in of_setting:
+            figure = figures.get(cell.kind)
+            text = figure and ", ".join(filter(None, (figure.value, figure.difference)))
+            cells[cell.kind].append(f"{text}{flag(cell)}" if text else None)
+    heads = (f"{queue_pairs(qps)}, {placement}" for placement, qps in settings)
+    note = "*: its figures do not count, see Anomalies" if flags_used(comparison.cells) else ""
+    return Table(
+        "",
+        (Column("scheme"), *columns(Unit.FIGURE, *heads)),
+        tuple((name_of(kind), *of_kind) for kind, of_kind in cells.items()),
+        caption=note,
+        page_only=True,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from rocelab.base.quantities import Unit
 from rocelab.labfile.schemes.scheme_spec import SCHEMES
-from rocelab.report.compare.cells import cells_of, link_matrix, name_of, tiers_of, worst_tier
+from rocelab.report.compare.cells import cells_of, link_matrix, short_name, tiers_of, worst_tier
 from rocelab.report.palette import CATEGORIES, GRID, MUTED
 from rocelab.report.plots import figure_of, name_axis, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
@@ -94,7 +94,7 @@ def _line(axis: Axes, comparison: Comparison, kind: str, placement: str, name: s
         linewidth=1.3,
         markersize=5,
         capsize=2,
-        label=name_of(kind),
+        label=short_name(kind),
     )
     bad = [place for place, cell in enumerate(cells) if cell.status is not Status.MEASURED]
     axis.plot(
@@ -130,7 +130,7 @@ def fairness_bars(comparison: Comparison) -> Figure | None:
                 hatch=hatch,
                 edgecolor="white",
                 linewidth=0,
-                label=name_of(kind),
+                label=short_name(kind),
             )
         axis.set_xticks(
             np.arange(len(comparison.qps)) + 0.4 - width / 2, [str(n) for n in comparison.qps]

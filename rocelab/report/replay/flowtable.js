@@ -1,7 +1,7 @@
 // The flows as a table to sort, filter and pick from.
 
 import { h } from "./elements.js";
-import { count, duration, size } from "./quantities.js";
+import { count, counted, duration, ratio, size } from "./quantities.js";
 
 const MOST_ROWS = 200;
 const NAME = { title: "flow", value: ({ name }) => Number(name.replace(/\D/g, "")), text: ({ name }) => name };
@@ -33,7 +33,7 @@ const SIMULATED = [
   ENDS,
   QUEUE_PAIR,
   { title: "slowest", number: true, value: ({ longest_ns: ns }) => ns ?? Infinity, text: ({ longest_ns: ns }) => timeOf(ns), hint: "completion time of its slowest transfer" },
-  { title: "slowdown", number: true, value: ({ slowdown }) => slowdown ?? Infinity, text: ({ slowdown }) => slowdown?.toFixed(2) ?? "-", hint: "of that transfer, over the least time alone on the path" },
+  { title: "slowdown", number: true, value: ({ slowdown }) => slowdown ?? Infinity, text: ({ slowdown }) => (slowdown == null ? "-" : ratio(slowdown)), hint: "of that transfer, over the least time alone on the path" },
   { title: "bytes", number: true, value: ({ payload_bytes: sent }) => sent, text: ({ payload_bytes: sent }) => size(sent), hint: "payload of all its transfers" },
   { title: "transfers", number: true, value: ({ transfers }) => transfers },
   { title: "over at", number: true, value: ({ over_ns: ns }) => ns ?? Infinity, text: ({ over_ns: ns }) => timeOf(ns) },
@@ -83,7 +83,7 @@ export class FlowTable {
     this.head.replaceChildren(...this.columns.map((column) => this.#header(column)));
     this.rows.replaceChildren(...sorted.slice(0, MOST_ROWS).map((flow) => this.#row(flow)));
     const shown = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${count(found.length)} found,` : count(found.length);
-    this.note.textContent = `${shown} of ${count(this.flows.length)} flows`;
+    this.note.textContent = `${shown} of ${counted(this.flows.length, "flow")}`;
   }
 
   #header(column) {

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rocelab.base.arrays import Floats
+from rocelab.base.wording import counted
 from rocelab.planning.fabric import Direction, Fabric
 from rocelab.planning.zones import zone_titles
 from rocelab.report.jobs.text import job_name
@@ -238,7 +239,7 @@ def sent_flows(
     numbers = numbers_of(fabric)
     flows = [(nics, flow) for nics, of_job in jobs for flow in of_job]
     listed = sorted(flows, key=lambda entry: (-entry[1].retransmitted, -entry[1].ce))[:most]
-    which = f"All {len(flows):,} flows"
+    which = all_of(len(flows))
     if len(listed) < len(flows):
         which = f"The {most:,} of {len(flows):,} flows with the most packets sent again or marked"
     text = f"{which}; a flow is what one end of a queue pair sends."
@@ -260,6 +261,11 @@ def sent_flows(
         )
         for number, (nics, flow) in enumerate(listed, 1)
     ], text
+
+
+def all_of(flows: int) -> str:
+    """`All 16 flows`, `1 flow`."""
+    return f"{'All ' if flows > 1 else ''}{counted(flows, 'flow')}"
 
 
 def loads_of(fabric: Fabric, packets: Mapping[tuple[str, Direction], int]) -> list[int]:

@@ -3,7 +3,7 @@
 
 import { h } from "./elements.js";
 import { METRICS, moment, onTheme, shown } from "./format.js";
-import { count, size } from "./quantities.js";
+import { count, counted, size } from "./quantities.js";
 import { FlowTable, timeOf } from "./flowtable.js";
 import { openFolds } from "./folds.js";
 import { Happenings } from "./happenings.js";
@@ -204,11 +204,11 @@ function showState() {
   const unwell = Object.entries(sample?.states ?? {});
   const lines = [
     ...[...inForce.values()].map(({ fault, subject }) => h("li", { class: "bad" }, `${fault} of ${subject}`)),
-    ...narrow.slice(0, MOST_NAMED).map(([node, routes]) => h("li", { class: "degraded" }, chooser(node), `: ${count(routes)} route${routes === 1 ? "" : "s"} missing or narrower than before`)),
-    narrow.length > MOST_NAMED ? h("li", {}, `and ${count(narrow.length - MOST_NAMED)} more switches`) : null,
+    ...narrow.slice(0, MOST_NAMED).map(([node, routes]) => h("li", { class: "degraded" }, chooser(node), `: ${counted(routes, "route")} missing or narrower than before`)),
+    narrow.length > MOST_NAMED ? h("li", {}, `and ${counted(narrow.length - MOST_NAMED, "more switch", "more switches")}`) : null,
     ...unwell.slice(0, MOST_NAMED).map(([node, state]) => h("li", { class: state }, chooser(node), `: ${state}`)),
-    unwell.length > MOST_NAMED ? h("li", {}, `and ${count(unwell.length - MOST_NAMED)} more nodes`) : null,
-    losing.length ? h("li", { class: "bad" }, `${count(losing.length)} flow${losing.length === 1 ? " loses" : "s lose"} packets: `,
+    unwell.length > MOST_NAMED ? h("li", {}, `and ${counted(unwell.length - MOST_NAMED, "more node")}`) : null,
+    losing.length ? h("li", { class: "bad" }, `${counted(losing.length, "flow")} ${losing.length === 1 ? "loses" : "lose"} packets: `,
       ...losing.slice(0, MOST_NAMED).flatMap((flow) => [h("button", { class: "link", onclick: () => chooseFlow(flow) }, flow.name), " "]),
       losing.length > MOST_NAMED ? `and ${count(losing.length - MOST_NAMED)} more` : "") : null,
   ].filter(Boolean);
@@ -234,7 +234,7 @@ function chooseFlow(flow) {
   plots.start(run, plotsOf(run, flow));
   $("#all-flows").hidden = !flow;
   const all = run.about ? run.about : run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
-  const sent = !flow?.payload_bytes ? "" : `: ${size(flow.payload_bytes)}${flow.transfers ? `, its slowest transfer ${timeOf(flow.longest_ns)}` : ` in ${count(flow.packets)} packets`}`;
+  const sent = !flow?.payload_bytes ? "" : `: ${size(flow.payload_bytes)}${flow.transfers ? `, its slowest transfer ${timeOf(flow.longest_ns)}` : ` in ${counted(flow.packets, "packet")}`}`;
   $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}${sent}` : all;
   $("#path-note").textContent = !flow ? "" : flow.path.length ? `Yellow: ${run.paths_are}: ${first(flow.path)}.` : "Its path is not in this result.";
   plots.at(instant);
@@ -243,7 +243,7 @@ function chooseFlow(flow) {
 
 function first(names) {
   const more = names.length - MOST_NAMED;
-  return [...names.slice(0, MOST_NAMED), ...(more > 0 ? [`and ${count(more)} more links`] : [])].join(", ");
+  return [...names.slice(0, MOST_NAMED), ...(more > 0 ? [`and ${counted(more, "more link")}`] : [])].join(", ");
 }
 
 function tipOf({ links, a, b }) {

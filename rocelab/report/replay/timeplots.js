@@ -3,11 +3,11 @@
 
 import { h } from "./elements.js";
 import { style } from "./format.js";
-import { count } from "./quantities.js";
+import { tick, timeTicks } from "./quantities.js";
 import { S } from "./series.js";
 
 const HEIGHTS = [170, 120];
-const LEAST_APART = 14; // pixels between the numbers of events
+const LEAST_APART = 20; // pixels between the names of events
 
 export class TimePlots {
   // `onWindow`: the shown time, in ns, has changed. `onPick`: an instant was clicked.
@@ -72,8 +72,8 @@ export class TimePlots {
       },
       scales: { x: { time: false }, y: { range: (_, low, top) => [0, top * 1.05 || 1] } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map((tick) => timeOf(tick, ticks)), space: 70, size: 34 },
-        { ...axis, size: 70, space: 26, values: (_, ticks) => ticks.map(count) },
+        { ...axis, values: (_, ticks) => timeTicks(ticks), space: 70, size: 34 },
+        { ...axis, size: 70, space: 26, values: (_, ticks) => ticks.map(tick) },
       ],
       series: [{}, ...lines.map(({ label, colour, width = 1.25, isFilled }) => ({
         label, width, paths, spanGaps: true, points: { show: false },
@@ -129,7 +129,7 @@ export class TimePlots {
       if (kind !== "fault") continue;
       const x = line(t, style(begins ? "--down" : "--ok"), [4, 3], 1);
       if (x == null || x < free) continue;
-      context.fillText(event, x, bbox.top - 4 * ratio);
+      context.fillText(`E${event}`, x, bbox.top - 4 * ratio);
       free = x + LEAST_APART * ratio;
     }
     if (this.instant != null) line(this.instant, style("--text"), [], 2);
@@ -144,11 +144,4 @@ export class TimePlots {
     }
     if (this.plots.length) this.onWindow(...this.window);
   }
-}
-
-// A tick of the time axis, in s, as text with its unit: ms where the ticks are close.
-function timeOf(tick, ticks) {
-  const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
-  if (step >= 0.1) return `${+tick.toFixed(3)} s`;
-  return `${+(tick * 1e3).toFixed(step < 1e-3 ? 3 : 1)} ms`;
 }

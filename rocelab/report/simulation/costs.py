@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rocelab.base.quantities import Unit, axis_unit, change, formatted, share
+from rocelab.base.quantities import Unit, axis_unit, formatted, share
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import sentence
 from rocelab.report.document import Answer, Card, Figure
@@ -40,7 +40,7 @@ def what_if_answer(cost: WhatIf) -> Answer:
         restarts if restarted else "no job restarts",
     )
     figures = (
-        Card("GPU hours of all jobs", f"{cost.gpu_hours:,.1f}"),
+        Card("Lost by all jobs", gpu_hours(cost.gpu_hours)),
         Card("Longest stall", _time(max(job.stall_s for job in cost.jobs))),
         Card("Jobs that restart", f"{restarted} of {len(cost.jobs)}"),
         Card("Links affected", f"{cost.links:,}"),
@@ -52,7 +52,7 @@ def _dearest(cost: WhatIf, job: JobCost) -> str:
     if not job.extra_s:
         return "no job loses time"
     who = f"{job.job} loses most," if len(cost.jobs) > 1 else f"{job.job} loses"
-    return f"{who} {_time(job.extra_s)} or {job.gpu_hours:,.1f} GPU-h"
+    return f"{who} {_time(job.extra_s)} or {gpu_hours(job.gpu_hours)}"
 
 
 def _slower(job: JobCost) -> str:
@@ -60,13 +60,13 @@ def _slower(job: JobCost) -> str:
         return "it makes no progress meanwhile"
     if job.during_s <= job.before_s:
         return ""
-    return f"its iterations take {change(job.during_s / job.before_s - 1)} meanwhile"
+    return f"its iterations take {share(job.during_s / job.before_s - 1)} longer meanwhile"
 
 
 def outlook_answer(outlook: Outlook) -> Answer:
     """The answer of months of events."""
     worst = min(outlook.jobs, key=lambda job: job.effective)
-    failures = counted(len(outlook.events), "failure")
+    failures = counted(len(outlook.events), "failure") if outlook.events else "no failure"
     text = sentence(f"{failures}: {_outcome(outlook, worst)}", _dearest_part(worst))
     figures = (
         Card("Least effective job", share(worst.effective), worst.job),
@@ -81,10 +81,9 @@ def _outcome(outlook: Outlook, job: JobOutlook) -> str:
     if job.jct_s is None:
         return f"{job.job} never ends"
     who = f"{job.job}, the least effective job," if len(outlook.jobs) > 1 else job.job
-    return (
-        f"{who} takes {_time(job.jct_s)} instead of {_time(job.healthy_s)}, "
-        f"{share(job.effective)} of it work"
-    )
+    took, healthy = _time(job.jct_s), _time(job.healthy_s)
+    instead = "" if took == healthy else f" instead of {healthy}"
+    return f"{who} takes {took}{instead}, {share(job.effective)} of it work"
 
 
 def _dearest_part(job: JobOutlook) -> str:
@@ -140,6 +139,11 @@ def _bars(
     axis.set_axisbelow(True)
     figure.legend(frameon=False, ncols=4, loc="outside upper right")
     return figure
+
+
+def gpu_hours(hours: float) -> str:
+    """`36.8 GPU-h`, `0 GPU-h`."""
+    return f"{hours:,.1f} GPU-h" if hours else "0 GPU-h"
 
 
 def _time(seconds: float) -> str:

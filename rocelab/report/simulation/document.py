@@ -26,6 +26,7 @@ from rocelab.report.document import (
     Value,
     columns,
 )
+from rocelab.report.order import event_name
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.answer import simulation_answer
 from rocelab.report.simulation.recorded import recorded, which_flows
@@ -381,10 +382,12 @@ def _use(use: TierUse, flows: float | None, random: float | None) -> Row:
 def _events(report: SimulationReport) -> Table:
     return Table(
         "",
-        (Column(""), *columns(Unit.NS, "at", "routed around", "back")),
+        (*columns(Unit.TEXT, "event", "what"), *columns(Unit.NS, "at", "routed around", "back")),
         tuple(
-            (event.what, event.start_ns, event.routed_ns, event.end_ns) for event in report.events
+            (event_name(number), event.what, event.start_ns, event.routed_ns, event.end_ns)
+            for number, event in enumerate(report.events, 1)
         ),
+        names=2,
         sortable=False,
     )
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from rocelab.base.quantities import Unit, axis_unit, size, tick
 from rocelab.base.wording import counted
-from rocelab.report.palette import CATEGORIES, EVENT, GRID, MEASURED, MUTED
-from rocelab.report.plots import figure_of, name_axis, styled
+from rocelab.report.palette import CATEGORIES, EVENT, EXTREMES, GRID, MEASURED, MUTED
+from rocelab.report.plots import figure_of, name_axis, number_event, styled
 from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:
@@ -163,7 +163,10 @@ def rates(report: SimulationReport) -> Figure | None:
     rates_bps = np.array(report.rate.rate_bps)
     scale, unit = axis_unit(float(rates_bps.max()), Unit.BITS_PER_S)
     axis.step(times, rates_bps / scale, where="post", color=MEASURED)
-    for event in report.events:
+    axis.fill_between(times, rates_bps / scale, step="post", color=EXTREMES, linewidth=0)
+    for number, event in enumerate(report.events, 1):
+        if event.start_ns / time_scale <= times[-1]:
+            number_event(axis, number, event.start_ns / time_scale)
         for at in (event.start_ns, event.end_ns):
             if at is not None and at / time_scale <= times[-1]:
                 axis.axvline(at / time_scale, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))

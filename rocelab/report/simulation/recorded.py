@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from rocelab.base.wording import counted
 from rocelab.planning.fabric import Direction, Fabric
 from rocelab.report.replay.recording import (
     FAULT,
@@ -18,6 +19,7 @@ from rocelab.report.replay.recording import (
     RecordedJob,
     RecordedRun,
     Recording,
+    all_of,
     loads_of,
     numbers_of,
     rate_over_time,
@@ -93,8 +95,9 @@ def recorded(report: SimulationReport) -> Recording | None:
 def which_flows(report: SimulationReport, listed: int) -> str:
     """Which of a simulation's flows those are that are listed."""
     flows = report.method.flows
-    which = f"The {listed:,} slowest of {flows:,}" if listed < flows else f"All {flows:,}"
-    return f"{which} flows; a flow is what one end of a queue pair sends."
+    some = f"The {listed:,} slowest of {counted(flows, 'flow')}"
+    which = some if listed < flows else all_of(flows)
+    return f"{which}; a flow is what one end of a queue pair sends."
 
 
 def _part(fabric: Fabric, flows: Sequence[FlowOutcome]) -> tuple[Fabric, list[FlowOutcome]]:

@@ -16,8 +16,9 @@ from rocelab.report.document import (
     Section,
     Table,
     columns,
+    without_zeros,
 )
-from rocelab.report.simulation.costs import outlook_answer, what_if_answer
+from rocelab.report.simulation.costs import gpu_hours, outlook_answer, what_if_answer
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 
 
@@ -28,31 +29,35 @@ def what_if_document(cost: WhatIf) -> Document:
     if cost.reaction_s != 0:
         reacts = "never" if cost.reaction_s is None else f"after {_time(cost.reaction_s)}"
     over = f" in {_time(cost.over_s)}" if cost.lasts_s is None else ""
+    title = f"Cost for each job{over}, modelled"
     jobs = Table(
-        f"Cost for each job{over}",
+        "",
         (
             Column("job"),
             Column("GPUs", Unit.COUNT),
             Column("iteration", Unit.SECONDS),
             Column("during failure", Unit.FIGURE),
             *columns(Unit.SECONDS, "stall", "restart", "slowed", "extra"),
-            Column("GPU-h", Unit.FIGURE),
+            Column("lost", Unit.FIGURE),
         ),
         tuple(map(_row, sorted(cost.jobs, key=lambda job: -job.gpu_hours))),
-        foot=("all", *[""] * 7, f"{cost.gpu_hours:,.1f}") if len(cost.jobs) > 1 else (),
+        foot=("all", *[""] * 7, gpu_hours(cost.gpu_hours)) if len(cost.jobs) > 1 else (),
     )
     return Document(
         f"What if: {cost.event}",
-        (
-            Note(f"lab {cost.lab}: {cost.event} ({counted(cost.links, 'link')}) {lasts}"),
-            Note(f"routing moves {reacts} ({cost.reaction})"),
-            *_patience(cost),
-            jobs,
-            *_luck(cost.jobs),
-            *_left_out(cost),
-        ),
+        (*_luck(cost.jobs), *_left_out(cost)),
         kind=f"rocelab whatif on lab `{cost.lab}`",
         card=what_if_answer(cost),
+        answer=(
+            Items(
+                (
+                    f"lab {cost.lab}: {cost.event} ({counted(cost.links, 'link')}) {lasts}",
+                    f"routing moves {reacts} ({cost.reaction})",
+                    *_patience(cost),
+                )
+            ),
+            Section(title, (without_zeros(jobs),)),
+        ),
     )
 
 
@@ -62,16 +67,15 @@ def _left_out(cost: WhatIf) -> tuple[Section, ...]:
 
 def outlook_document(outlook: Outlook) -> Document:
     """The failures and each job's history."""
-    every_s, takes_s, restart_s = (
-        outlook.restart[key] for key in ("checkpoint_every", "checkpoint_takes", "restart_takes")
-    )
-    notes = [
+    keys = ("checkpoint_every_s", "checkpoint_takes_s", "restart_takes_s")
+    every_s, takes_s, restart_s = (outlook.restart[key] for key in keys)
+    notes = (
         f"lab {outlook.lab}: {counted(len(outlook.events), 'failure')}, from {outlook.source}",
         *([f"drawn: {outlook.drawn}"] if outlook.drawn else []),
         f"a checkpoint every {_time(every_s)} takes {_time(takes_s)}, a restart {_time(restart_s)}",
-    ]
+    )
     jobs = Table(
-        "Jobs",
+        "",
         (
             Column("job"),
             *columns(Unit.COUNT, "GPUs", "iterations"),
@@ -101,9 +105,10 @@ def outlook_document(outlook: Outlook) -> Document:
     failures = Section("Failures", (Items(outlook.events),), page_only=True)
     return Document(
         f"Failures of {outlook.lab}",
-        (*map(Note, notes), jobs, *_luck(outlook.jobs), failures),
+        (*_luck(outlook.jobs), failures),
         kind=f"rocelab longrun on lab `{outlook.lab}`",
         card=outlook_answer(outlook),
+        answer=(Items(notes), Section("Jobs, modelled", (without_zeros(jobs),))),
     )
 
 
@@ -125,16 +130,14 @@ def _restarts(job: JobOutlook) -> str:
     return f"{count(job.restarts)} ({causes})" if causes else count(job.restarts)
 
 
-def _patience(cost: WhatIf) -> list[Note]:
+def _patience(cost: WhatIf) -> list[str]:
     policies: dict[tuple[float, int], list[str]] = {}
     for job in cost.jobs:
         policies.setdefault((job.ack_timeout_s, job.retries), []).append(job.job)
     return [
-        Note(
-            "queue pairs "
-            + (f"of {', '.join(jobs)} " if len(policies) > 1 else "")
-            + f"retry every {_time(timeout_s)}, {counted(retries, 'time')}"
-        )
+        "queue pairs "
+        + (f"of {', '.join(jobs)} " if len(policies) > 1 else "")
+        + f"retry every {_time(timeout_s)}, {counted(retries, 'time')}"
         for (timeout_s, retries), jobs in policies.items()
     ]
 
@@ -152,7 +155,7 @@ def _row(job: JobCost) -> Row:
         job.restart_s + job.lost_work_s if job.restarted else "no",
         job.slowed_s,
         job.extra_s,
-        f"{job.gpu_hours:,.1f}",
+        gpu_hours(job.gpu_hours),
     )
 
 

@@ -16,7 +16,7 @@ from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.longrun import JobHistory
 from rocelab.sim.events.timeline import EventOutage
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 ROUNDING = 1e-9
 """The share of a job's time below which a difference of sums of its parts is none."""
@@ -39,7 +39,7 @@ def outlook(
         lab,
         source,
         drawn,
-        {key: getattr(restart, key) / SECOND for key in type(restart).model_fields},
+        {f"{key}_s": getattr(restart, key) / SECOND for key in type(restart).model_fields},
         tuple(outage.what for outage in outages),
         tuple(
             _job(

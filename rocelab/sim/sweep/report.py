@@ -278,9 +278,7 @@ def small_multiples(layout: PanelLayout, rows: Sequence[Row], name: str) -> Draw
             name_axis(axis.yaxis, title_of(name), unit)
         handles, labels = grid[0][0].get_legend_handles_labels()
         if layout.lines:
-            figure.legend(
-                handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside upper right"
-            )
+            figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
         return figure
 
     return styled(draw)()

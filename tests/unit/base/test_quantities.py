@@ -7,11 +7,24 @@ import subprocess
 from pathlib import Path
 
 from rocelab.base import quantities
-from rocelab.base.quantities import Unit, change, formatted
+from rocelab.base.quantities import Unit, axis_unit, change, formatted, tick
 
 ROOT = Path(__file__).parents[3]
 CASES = json.loads((ROOT / "tests/data/quantities.json").read_text())
 MODULE = ROOT / "rocelab/live/page/quantities.js"
+
+AXES = json.loads((ROOT / "tests/data/axes.json").read_text())
+
+ON_AXES = """
+import { axisUnit, tick, timeTicks } from %s;
+const { units, ticks } = %s;
+console.log(JSON.stringify([
+  units.map(([[most, unit]]) => axisUnit(most, unit)),
+  ticks.map(([value]) => tick(value)),
+  timeTicks([0, 2e-8, 4e-8]),
+  timeTicks([0, 150]),
+]));
+"""
 
 WRITTEN = """
 import * as quantities from %s;
@@ -30,11 +43,25 @@ def test_python_writes_each_case() -> None:
     assert written == expected()
 
 
-def test_javascript_writes_each_case() -> None:
-    script = WRITTEN % (json.dumps(MODULE.as_uri()), json.dumps(CASES))
-    command = ["node", "--input-type=module", "--eval", script]
+def javascript(script: str, cases: object) -> object:
+    """What a script prints that has the address of the module and the cases."""
+    text = script % (json.dumps(MODULE.as_uri()), json.dumps(cases))
+    command = ["node", "--input-type=module", "--eval", text]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == expected()
+    return json.loads(done.stdout)
+
+
+def test_javascript_writes_each_case() -> None:
+    assert javascript(WRITTEN, CASES) == expected()
+
+
+def test_axes_have_one_unit_and_numbers_in_both_languages() -> None:
+    units = [unit for _, unit in AXES["units"]]
+    texts = [text for _, text in AXES["ticks"]]
+    assert [list(axis_unit(most, Unit(unit))) for (most, unit), _ in AXES["units"]] == units
+    assert [tick(value) for value, _ in AXES["ticks"]] == texts
+    short, long = ["0 ns", "20 ns", "40 ns"], ["0 s", "150 s"]
+    assert javascript(ON_AXES, AXES) == [units, texts, short, long]
 
 
 def test_what_is_below_the_resolution_is_written_so() -> None:

@@ -27,6 +27,8 @@ from rocelab.report.document import (
     Tone,
     Toned,
     Value,
+    columns,
+    without_zeros,
 )
 from rocelab.report.renderers.markdown import markdown_of
 from rocelab.report.renderers.page import html
@@ -186,3 +188,17 @@ def test_no_text_has_control_characters_or_is_markup_of_a_terminal(render: Rende
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "red" in text
+
+
+def test_columns_that_are_0_in_every_row_are_named_below_the_table() -> None:
+    head = (Column("job"), *columns(Unit.SECONDS, "stalled", "slowed"), Column("lost", Unit.COUNT))
+    table = without_zeros(
+        Table("", head, (("a", 0.0, 2.0, 0), ("b", 0.0, 0.0, 0)), foot=("", 0, 2, 0))
+    )
+    assert [column.title for column in table.columns] == ["job", "slowed"]
+    assert table.rows == (("a", 2.0), ("b", 0.0))
+    assert table.foot == ("", 2)
+    assert table.caption == "0 in every row: stalled, lost"
+    assert without_zeros(table) is table
+    empty = Table("", head, ())
+    assert without_zeros(empty) is empty

@@ -249,6 +249,20 @@ def test_shares_have_a_percent_sign_rates_no_exponent_and_evidence_a_link() -> N
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_breaches_of_slis_are_amber_for_no_drill_fails_by_them() -> None:
+    slis = (
+        SliReport("carrier", "losses of carrier", 0.0, 1.0, "rtsw1", 1, 3, 1, ()),
+        SliReport("link_loss", "packets", 0.0, 0.0, None, None, 0, 0, ()),
+    )
+    health = HealthReport("zone-small", 0, 1, 1, 4, slis, (), 0.1, ())
+    page = html(drill_document(result(replace(repeat(1), health=health))))
+    table = page[page.index('<h2 id="health">') : page.index('<h2 id="link-loads">')]
+    assert '<td class="n caution">3</td>' in table
+    assert "1 loss of carrier" in table
+    assert 'class="n bad"' not in table and 'class="bad"' not in table
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     alone = result(repeat(1))
     assert not alone.passed

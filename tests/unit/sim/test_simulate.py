@@ -815,7 +815,7 @@ def test_how_a_job_restarts_is_asked_for_and_changes_its_time_as_the_closed_form
     document = json.loads(text)
     (job,) = document["jobs"]
     assert document["restart"] == {
-        key: getattr(policy, key) / SECOND for key in RestartSpec.model_fields
+        f"{key}_s": getattr(policy, key) / SECOND for key in RestartSpec.model_fields
     }
     whole = expected_cost(HPN.own_breaks_per_s(16), RestartSpec()).effective
     expected = expected_cost(HPN.own_breaks_per_s(16), policy).effective
