@@ -13,7 +13,7 @@ PACKED = "_data"
 
 
 def shipped(name: str) -> Path:
-    """The shipped folder `name`, one of FOLDERS."""
+    """The shipped folder `name`: one of FOLDERS, or the switch models in `profiles`."""
     package = Path(__file__).parents[1]
     packed = package / PACKED
     return (packed if packed.is_dir() else package.parent) / name

@@ -187,7 +187,7 @@ def _memory_table(carvings: Sequence[Carving], pfc: PfcSpec) -> Table:
             for part in carvings
         ),
         caption="XOFF: of the first class that fills; it falls as others do"
-        if pfc.xoff is None
+        if any(part.is_dynamic for part in carvings)
         else "",
     )
 

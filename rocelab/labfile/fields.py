@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
-from pydantic import BaseModel
+from pydantic import BaseModel, WithJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic.types import Tag
 
@@ -40,7 +40,10 @@ class DeclaredType:
 
     @property
     def model(self) -> type[BaseModel] | None:
-        """The pydantic model, if the type is one, optional or not."""
+        """The pydantic model whose keys a file may give, if the type is one, optional or not: not
+        one with a schema of its own, such as what is read from other files."""
+        if any(isinstance(item, WithJsonSchema) for item in self.metadata):
+            return None
         only = self.members[0].annotation if len(self.members) == 1 else None
         return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 

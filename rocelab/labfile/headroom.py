@@ -14,6 +14,7 @@ from rocelab.base import quantities
 from rocelab.base.wording import KeyPath, RefusedError
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.switchports import LosslessMemory
 from rocelab.wire.headers import IP_OFFSET
 
 QUANTUM_BYTES = 64
@@ -82,19 +83,46 @@ def response_quanta(pfc: PfcSpec, rate_bps: int) -> int:
     return round(RESPONSE_QUANTA[fastest] * rate_bps / fastest)
 
 
-def divided(pfc: PfcSpec, links: Links) -> tuple[int, int, int]:
-    """The memory of a switch with these links, what of it is reserved for lossless classes, and
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What lossless classes take of a switch's memory for each of `ports` equal ports, in bytes."""
+
+    ports: int
+    reserved: int
+    """Of each class."""
+    headroom: int
+    """Of each class."""
+    is_dedicated: bool = False
+    """Whether the headroom is the port's own, rather than of the switch's pool."""
+
+
+def divided(pfc: PfcSpec, shares: Sequence[Share]) -> tuple[int, int, int]:
+    """The memory of a switch with these ports, what of it is reserved for lossless classes, and
     their pool of headroom, in bytes."""
-    ports, classes = sum(count for _, count in links), len(pfc.classes)
-    held = sum(count * (pfc.headroom or needed.total) for needed, count in links)
-    pool = round(held * classes / pfc.oversubscription)
-    return pfc.memory * ports, pfc.reserved * ports * classes, pool
+    ports, classes = sum(share.ports for share in shares), len(pfc.classes)
+    held = sum(share.ports * share.headroom for share in shares)
+    reserved = sum(share.ports * share.reserved for share in shares) * classes
+    return pfc.memory * ports, reserved, round(held * classes / pfc.oversubscription)
+
+
+def divided_by_profile(
+    memory: LosslessMemory, classes: int, oversubscription: float, shares: Sequence[Share]
+) -> tuple[int, int, int]:
+    """As `divided`, of a switch whose profile says what is shared. Headroom is a pool of the
+    profile's size, if it has one, and what is the ports' own."""
+    reserved = sum(share.ports * share.reserved for share in shares) * classes
+    dedicated = sum(share.ports * share.headroom for share in shares if share.is_dedicated)
+    rest = sum(share.ports * share.headroom for share in shares if not share.is_dedicated)
+    pooled = memory.headroom or round(rest * classes / oversubscription)
+    pool = dedicated * classes + (pooled if rest or not dedicated else 0)
+    return memory.shared + reserved + pool, reserved, pool
 
 
 def check_shared_memory(pfc: PfcSpec, links: Links) -> None:
     """Raises RefusedError, with keys of a lab's file, if a switch with these links has no memory
     left to share."""
-    memory, reserved, pool = divided(pfc, links)
+    shares = [Share(count, pfc.reserved, pfc.headroom or need.total) for need, count in links]
+    memory, reserved, pool = divided(pfc, shares)
     if memory > reserved + pool:
         return
     ports = sum(count for _, count in links)

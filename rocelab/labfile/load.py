@@ -37,6 +37,7 @@ from rocelab.labfile.fields import (
     takes_text,
 )
 from rocelab.labfile.model import LabSpec
+from rocelab.labfile.profiles import with_profiles
 from rocelab.labfile.references import with_contents
 from rocelab.labfile.scalars import read_scalar
 from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems, read_source
@@ -48,7 +49,8 @@ Found = tuple[FieldPlace, ErrorDetails]
 def load_spec(path: Path) -> LabSpec:
     """The lab that a YAML file describes, with what the files that it names hold. Raises SpecError
     with every problem of a stage."""
-    spec = validate(with_contents(read_source(path), path.parent), LabSpec)
+    source = with_profiles(with_contents(read_source(path), path.parent), path)
+    spec = validate(source, LabSpec)
     routing = spec.routing
     if routing.config is None and routing.templates is None:
         return spec

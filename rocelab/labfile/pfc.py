@@ -16,7 +16,7 @@ from rocelab.base.wording import RefusedError
 from rocelab.labfile.base import MS, SECOND, SpecModel
 
 MAX_CLASS = 4
-"""Classes 5 to 7, of CNPs, ACKs and control, are never paused."""
+"""Classes 5 to 7, of CNPs, ACKs and control, are never paused, unless a switch's profile does."""
 
 MIN_WATCHDOG = MS // 100
 """The process that watches a lab's queues looks several times within it."""
@@ -33,6 +33,8 @@ Memory = Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)]
 Offset = Annotated[
     SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
 ]
+DynamicTh = Annotated[int, Field(ge=-7, le=8)]
+Oversubscription = Annotated[float, Field(ge=1, le=100)]
 WatchdogNs = Annotated[DurationNs, Field(ge=MIN_WATCHDOG, le=MAX_WATCHDOG)]
 
 
@@ -113,12 +115,12 @@ class PfcSpec(SpecModel):
     """
 
     classes: Annotated[
-        tuple[Annotated[int, Field(ge=0, le=MAX_CLASS)], ...],
+        tuple[Annotated[int, Field(ge=0, le=7)], ...],
         Field(
             strict=False,
             min_length=1,
-            max_length=MAX_CLASS + 1,
-            description="lossless traffic classes",
+            max_length=8,
+            description=f"lossless traffic classes, of 0 to {MAX_CLASS} without a profile",
         ),
     ] = (3,)
     memory: Annotated[
@@ -134,8 +136,7 @@ class PfcSpec(SpecModel):
         ),
     ] = 0
     dynamic_th: Annotated[
-        int,
-        Field(ge=-7, le=8, description="XOFF is 2^dynamic_th of the free shared memory"),
+        DynamicTh, Field(description="XOFF is 2^dynamic_th of the free shared memory")
     ] = USUAL_DYNAMIC_TH
     xoff: Annotated[
         Memory | None,
@@ -150,8 +151,8 @@ class PfcSpec(SpecModel):
         ),
     ] = None
     oversubscription: Annotated[
-        float,
-        Field(ge=1, le=100, description="all ports' headroom : the pool that they share for it"),
+        Oversubscription,
+        Field(description="all ports' headroom : the pool that they share for it"),
     ] = 1.0
     response: Annotated[
         Annotated[int, Field(ge=0, le=MAX_QUANTA)] | None,

@@ -15,9 +15,10 @@ from rocelab.labfile.base import SECOND
 from rocelab.labfile.headroom import Headroom, headroom_of, response_quanta
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.portsettings import PortPauses, PortSettings
 from rocelab.planning.fabric import Fabric, Link, Port
 from rocelab.planning.pfc import carving_of, nic_thresholds, slack_of
-from rocelab.planning.queues import lab_rate_bps, plan_queues
+from rocelab.planning.queues import lab_rate_bps, place_of, plan_queues
 
 QUANTUM_BITS = 512
 """Bit times of a quantum (IEEE 802.3 annex 31B)."""
@@ -52,6 +53,8 @@ class PausePort:
     mtu: int
     headroom: int
     """For each class, with what the lab's emulation may add."""
+    pauses: PortPauses | None
+    """The thresholds of each class; None for a NIC."""
     delay_ns: int
     """From a threshold crossed here until the peer has stopped or gone on: what the lab does not
     hold itself of the cable, there and back, and the peer's response."""
@@ -124,6 +127,7 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
             f"{MAX_SLOTS - 1:,}",
             "without queues.pfc the lab comes up; `rocelab plan` works at any size",
         )
+    settings = PortSettings(fabric.spec.queues)
     pool_of = {node.name: number for number, node in enumerate(fabric.switches, start=1)}
 
     def port(link: Link, end: Port) -> PausePort:
@@ -132,6 +136,9 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
         rate_bps = lab_rate_bps(link, fabric.spec.dilation)
         delay_ns, quantum_ns = obedience_ns(pfc, fabric.spec, link, end)
         slack = slack_of(terms, fabric.spec)
+        is_switch = end.role.is_switch
+        pauses = settings.pauses(place_of(link, end)) if is_switch else None
+        headroom = pfc.headroom if pauses is None else pauses.headroom
         return PausePort(
             slot=slots[end.node, end.interface],
             peer=slots[far.node, far.interface],
@@ -140,10 +147,11 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
             port=end,
             rate_bps=rate_bps,
             mtu=link.mtu,
-            headroom=(pfc.headroom or terms.total) + slack,
+            headroom=(headroom or terms.total) + slack,
+            pauses=pauses,
             delay_ns=delay_ns,
             quantum_ns=quantum_ns,
-            buffer=None if end.role.is_switch else _buffer(pfc, terms, rate_bps, slack),
+            buffer=None if is_switch else _buffer(pfc, terms, rate_bps, slack),
         )
 
     ports = [port(link, end) for link in fabric.links for end in (link.a, link.b)]

@@ -13,12 +13,20 @@ from dataclasses import dataclass
 
 from rocelab.base import quantities
 from rocelab.fabrics.roles import Role
-from rocelab.labfile.headroom import Headroom, divided, headroom_of
+from rocelab.labfile.headroom import (
+    Headroom,
+    Share,
+    divided,
+    divided_by_profile,
+    headroom_of,
+)
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.portsettings import PortPauses, PortSettings
 from rocelab.labfile.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP, QueuesSpec
-from rocelab.planning.fabric import Fabric
-from rocelab.planning.queues import burst_bytes, class_of_dscp
+from rocelab.labfile.switchports import PlaceOfPort
+from rocelab.planning.fabric import Fabric, Link, Port
+from rocelab.planning.queues import burst_bytes, class_of_dscp, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +40,14 @@ class Carving:
     reserved: int
     """Of all lossless classes of all ports."""
     headroom: tuple[tuple[Headroom, int], ...]
-    """Of each port and class, by the rate of its link."""
+    """What each port and class needs, by the rate of its link."""
+    pauses: tuple[PortPauses, ...]
+    """Of each of `headroom`."""
     headroom_pool: int
     """Of all of them."""
     xoff: int
-    """The threshold of the first class that fills, while nothing else is held; a dynamic one falls
-    as others hold packets."""
+    """The lowest threshold of the first class that fills, while nothing else is held; a dynamic one
+    falls as others hold packets."""
     xon: int
     marked_below: int
     """Where marks begin below this depth of an egress queue, they begin before pauses."""
@@ -46,6 +56,24 @@ class Carving:
     def shared(self) -> int:
         """The memory that is left for all ports."""
         return self.memory - self.reserved - self.headroom_pool
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether some threshold depends on what others hold."""
+        return not all(pauses.xoff for pauses in self.pauses)
+
+
+@dataclass(frozen=True, slots=True)
+class LosslessPort:
+    """A port of a switch, for its share of the memory. cable_ns: one way, modelled."""
+
+    place: PlaceOfPort
+    mtu: int
+    cable_ns: int
+
+    def headroom(self, pfc: PfcSpec) -> Headroom:
+        """What its link needs."""
+        return headroom_of(pfc, self.place.rate_bps, self.mtu, self.cable_ns)
 
 
 def slack_of(headroom: Headroom, spec: LabSpec) -> int:
@@ -66,69 +94,116 @@ def nic_thresholds(pfc: PfcSpec, headroom: int) -> tuple[int, int]:
 def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
     """The memory of every kind of switch: those of one role whose ports are the same, lowest tier
     first."""
-    links: dict[str, Counter[tuple[int, int]]] = {node.name: Counter() for node in fabric.switches}
+    settings = settings_with(fabric.spec, pfc)
+    ports: dict[str, Counter[LosslessPort]] = {node.name: Counter() for node in fabric.switches}
     for link in fabric.links:
-        for port in (link.a, link.b):
-            if port.role.is_switch:
-                links[port.node][link.rate_bps, link.mtu] += 1
+        for end in (link.a, link.b):
+            if end.role.is_switch:
+                ports[end.node][_lossless_port(settings, link, end)] += 1
     kinds = Counter(
-        (node.role, tuple(sorted(links[node.name].items())))
+        (node.role, frozenset(ports[node.name].items()))
         for node in fabric.switches
-        if links[node.name]
+        if ports[node.name]
     )
-    one_way_ns = fabric.spec.links.cable_ns
     carvings = (
-        carving(pfc, role, count, ports, one_way_ns) for (role, ports), count in kinds.items()
+        carving(settings, role, switches, list(counts))
+        for (role, counts), switches in kinds.items()
     )
     return tuple(sorted(carvings, key=lambda carving: carving.role.tier))
 
 
 def carving_of(fabric: Fabric, pfc: PfcSpec, switch: str) -> Carving:
     """The memory of one switch."""
-    links = Counter((link.rate_bps, link.mtu) for link in fabric.links_of[switch])
-    role, one_way_ns = fabric.node(switch).role, fabric.spec.links.cable_ns
-    return carving(pfc, role, 1, sorted(links.items()), one_way_ns)
+    settings = settings_with(fabric.spec, pfc)
+    ports = Counter(
+        _lossless_port(settings, link, link.port(switch)) for link in fabric.links_of[switch]
+    )
+    return carving(settings, fabric.node(switch).role, 1, list(ports.items()))
+
+
+def settings_with(spec: LabSpec, pfc: PfcSpec) -> PortSettings:
+    """The settings of a lab's ports, with these lossless classes."""
+    queues = spec.queues
+    return PortSettings(queues if pfc is queues.pfc else queues.model_copy(update={"pfc": pfc}))
+
+
+def _lossless_port(settings: PortSettings, link: Link, end: Port) -> LosslessPort:
+    return LosslessPort(settings.place(place_of(link, end)), link.mtu, link.cable_ns)
 
 
 def carving(
-    pfc: PfcSpec,
-    role: Role,
-    switches: int,
-    links: Sequence[tuple[tuple[int, int], int]],
-    one_way_ns: int,
+    settings: PortSettings, role: Role, switches: int, ports: Sequence[tuple[LosslessPort, int]]
 ) -> Carving:
-    """The memory of each of `switches` equal switches. links: of one of them, with their rate in
-    bit/s and MTU, and how many there are."""
-    ports = sum(count for _, count in links)
-    needs = tuple(
-        (headroom_of(pfc, rate_bps, mtu, one_way_ns), count) for (rate_bps, mtu), count in links
+    """The memory of each of `switches` equal switches. ports: of one of them, and how many there
+    are of each."""
+    pfc = settings.pfc(PlaceOfPort(role.name, 0))
+    assert pfc is not None
+    ordered = sorted(
+        ports,
+        key=lambda kind: (
+            kind[0].place.rate_bps,
+            kind[0].mtu,
+            kind[0].cable_ns,
+            str(kind[0].place),
+        ),
     )
-    memory, reserved, pool = divided(pfc, needs)
-    shared = memory - reserved - pool
-    if pfc.xoff is None:
-        # A class with q bytes is paused at q = a x (shared - q), and resumed at the offset less.
-        share = 2.0**pfc.dynamic_th
-        xoff = round(shared * share / (1 + share))
-        xon = round((shared * share - pfc.xon_offset) / (1 + share))
-        # DCQCN (SIGCOMM 2015), section 4, with the lossless classes for its eight.
-        marked_below = round(shared * share / (1 + share) / (len(pfc.classes) * ports))
+    rows = [(port.headroom(pfc), _pauses(settings, port.place), count) for port, count in ordered]
+    shares = [
+        Share(count, pauses.reserved, pauses.headroom or need.total, pauses.is_dedicated)
+        for need, pauses, count in rows
+    ]
+    by_profile = settings.memory(role.name)
+    if by_profile is None:
+        memory, reserved, pool = divided(pfc, shares)
     else:
-        xoff = min(pfc.xoff, shared)
-        xon = xoff - pfc.xon_offset
-        # All egress queues may hold packets of one ingress port (ibid.).
-        marked_below = min(xoff // ports, shared // (len(pfc.classes) * ports))
+        oversubscription = settings.oversubscription(role.name)
+        memory, reserved, pool = divided_by_profile(
+            by_profile, len(pfc.classes), oversubscription, shares
+        )
+    shared, total = memory - reserved - pool, sum(count for _, _, count in rows)
+    thresholds = [thresholds_of(pauses, shared) for _, pauses, _ in rows]
     return Carving(
         role=role,
         switches=switches,
-        ports=ports,
+        ports=total,
         memory=memory,
         reserved=reserved,
-        headroom=needs,
+        headroom=tuple((need, count) for need, _, count in rows),
+        pauses=tuple(pauses for _, pauses, _ in rows),
         headroom_pool=pool,
-        xoff=xoff,
-        xon=max(0, xon),
-        marked_below=marked_below,
+        xoff=min(xoff for xoff, _ in thresholds),
+        xon=min(xon for _, xon in thresholds),
+        marked_below=min(
+            _marked_below(pauses, shared, len(pfc.classes) * total, total) for _, pauses, _ in rows
+        ),
     )
+
+
+def thresholds_of(pauses: PortPauses, shared: int) -> tuple[int, int]:
+    """XOFF and XON of the first class that fills, while nothing else is held."""
+    if pauses.xoff:
+        xoff = min(pauses.xoff, shared)
+        return xoff, max(0, pauses.xon, xoff - pauses.xon_offset)
+    # A class with q bytes is paused at q = a x (shared - q), and resumed at the offset less.
+    share = 2.0**pauses.dynamic_th
+    xon = round((shared * share - pauses.xon_offset) / (1 + share))
+    return round(shared * share / (1 + share)), max(0, pauses.xon, xon)
+
+
+def _marked_below(pauses: PortPauses, shared: int, classes: int, ports: int) -> int:
+    """The depth of an egress queue below which marks begin before pauses. classes: of all ports."""
+    if pauses.xoff:
+        # All egress queues may hold packets of one ingress port (DCQCN, SIGCOMM 2015, section 4).
+        return min(min(pauses.xoff, shared) // ports, shared // classes)
+    share = 2.0**pauses.dynamic_th
+    # Ibid., with the lossless classes for its eight.
+    return round(shared * share / (1 + share) / classes)
+
+
+def _pauses(settings: PortSettings, place: PlaceOfPort) -> PortPauses:
+    pauses = settings.pauses(place)
+    assert pauses is not None
+    return pauses
 
 
 def warnings(
@@ -138,7 +213,10 @@ def warnings(
     hold other packets than they should. nics: as of `nic_headrooms`."""
     notes = [*_of_switches(pfc, carvings), *_of_nics(pfc, nics)]
     for carving in carvings:
-        full = carving.ports * len(pfc.classes) * (pfc.xoff or 0)
+        full = len(pfc.classes) * sum(
+            count * pauses.xoff
+            for pauses, (_, count) in zip(carving.pauses, carving.headroom, strict=True)
+        )
         if full > carving.shared:
             notes.append(
                 f"{carving.role}: the static XOFFs of all ports and classes are "
@@ -158,10 +236,11 @@ def warnings(
                 f"({quantities.size(queues.ecn.kmin)}) is not below "
                 f"{quantities.size(carving.marked_below)} (DCQCN paper, section 4)"
             )
-        if carving.xon < max(needed.frame for needed, _ in carving.headroom):
+        reserved = min(pauses.reserved for pauses in carving.pauses)
+        if carving.xon + reserved < max(needed.frame for needed, _ in carving.headroom):
             notes.append(
                 f"{carving.role}: a port resumes only when it holds less than a packet, as "
-                f"xon_offset ({quantities.size(pfc.xon_offset)}) is too large for an XOFF of "
+                f"xon_offset ({quantities.size(_offset(carving))}) is too large for an XOFF of "
                 f"{quantities.size(carving.xoff)}"
             )
     for needed in nics:
@@ -196,12 +275,11 @@ def warnings(
 def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:
     """What each kind of link between a NIC and a switch needs, in the order of the links."""
     kinds = dict.fromkeys(
-        (link.rate_bps, link.mtu)
+        (link.rate_bps, link.mtu, link.cable_ns)
         for link in fabric.links
         if not (link.a.role.is_switch and link.b.role.is_switch)
     )
-    one_way_ns = fabric.spec.links.cable_ns
-    return tuple(headroom_of(pfc, rate_bps, mtu, one_way_ns) for rate_bps, mtu in kinds)
+    return tuple(headroom_of(pfc, *kind) for kind in kinds)
 
 
 def too_small(fabric: Fabric) -> tuple[str, ...]:
@@ -212,21 +290,30 @@ def too_small(fabric: Fabric) -> tuple[str, ...]:
     return (*_of_switches(pfc, carve(fabric, pfc)), *_of_nics(pfc, nic_headrooms(fabric, pfc)))
 
 
+def _offset(carving: Carving) -> int:
+    return min(pauses.xon_offset for pauses in carving.pauses)
+
+
 def _of_switches(pfc: PfcSpec, carvings: Sequence[Carving]) -> Iterator[str]:
-    most = max(
-        (needed for carving in carvings for needed, _ in carving.headroom),
-        key=lambda needed: needed.total,
-        default=None,
+    small = dict.fromkeys(
+        (pauses.headroom, needed.total)
+        for carving in carvings
+        for pauses, (needed, _) in zip(carving.pauses, carving.headroom, strict=True)
+        if pauses.headroom is not None and pauses.headroom < needed.total
     )
-    if most is not None and pfc.headroom is not None and pfc.headroom < most.total:
+    if small:
+        headroom, needed = max(small, key=lambda pair: pair[1] - pair[0])
         yield (
-            f"a headroom of {quantities.size(pfc.headroom)} cannot hold the "
-            f"{quantities.size(most.total)} that may arrive after a pause: lossless classes lose "
+            f"a headroom of {quantities.size(headroom)} cannot hold the "
+            f"{quantities.size(needed)} that may arrive after a pause: lossless classes lose "
             "packets"
         )
     for carving in carvings:
-        one = max(needed.total for needed, _ in carving.headroom)
-        if pfc.oversubscription > 1 and carving.headroom_pool < one:
+        one = max(
+            min(needed.total, pauses.headroom or needed.total)
+            for pauses, (needed, _) in zip(carving.pauses, carving.headroom, strict=True)
+        )
+        if carving.headroom_pool < one:
             yield (
                 f"{carving.role}: the headroom pool ({quantities.size(carving.headroom_pool)}) "
                 f"cannot hold the {quantities.size(one)} that may arrive at one port after a "

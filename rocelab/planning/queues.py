@@ -7,17 +7,16 @@ of the lab (the modelled network's divided by the dilation), bytes are the model
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.base.family import Family
+from rocelab.labfile.portsettings import STRICT_CLASSES, ClassQueues, PortSettings
 from rocelab.labfile.queues import DSCPS, EcnSpec
+from rocelab.labfile.switchports import PlaceOfPort
 from rocelab.planning.fabric import Fabric, Link, Port
 from rocelab.wire.headers import IP_OFFSET, most_header_bytes
-
-STRICT_CLASSES = (7, 6, 5)
-"""The classes with strict priority, in descending order."""
 
 ETHERNET_OVERHEAD_BYTES = 24
 """A frame's bytes on the wire that the kernel does not count: preamble and start of frame 8,
@@ -57,11 +56,13 @@ class QueuedPort:
     index: int
     rate_bps: int
     mtu: int
+    kind: int = 0
+    """Of its settings in `QueuePlan.kinds`."""
 
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """The queues of all switch ports, which differ only in their rate."""
+    """The queues of all switch ports."""
 
     ports: tuple[QueuedPort, ...]
     buffer_bytes: int
@@ -73,7 +74,12 @@ class QueuePlan:
     bin_edges_bytes: tuple[int, ...]
     """The lower edges of the bins in which depths are counted; the last bin has no upper edge."""
 
+    kinds: tuple[ClassQueues, ...]
+    """What ports have, by class; `buffer_bytes`, `ecn` and `marked_classes` are the lab's own."""
+
     lossless_classes: tuple[int, ...] = ()
+    strict_classes: tuple[int, ...] = STRICT_CLASSES
+    """Those that go before all others, in descending order."""
     nics: tuple[QueuedPort, ...] = ()
     """Ports of servers: they have a rate, and no slot, as their queues are not counted."""
 
@@ -95,18 +101,26 @@ class QueuePlan:
         """The classes that any DSCP maps to."""
         return tuple(sorted(set(self.class_of_dscp)))
 
+    def quanta(self, kind: int, mtu: int) -> dict[int, int]:
+        """The bytes that each class sends before the next one, where they share a port."""
+        return quanta_of(self.kinds[kind].weights, self.classes, mtu)
+
 
 def plan_queues(fabric: Fabric) -> QueuePlan:
     """The queues of every switch port. Empty if the fabric has no server: nothing could send."""
     queues = fabric.spec.queues
+    settings = PortSettings(queues)
+    kinds: dict[ClassQueues, int] = {}
     return QueuePlan(
-        ports=_ports(fabric) if fabric.servers else (),
+        ports=_ports(fabric, settings, kinds) if fabric.servers else (),
         buffer_bytes=queues.buffer,
         ecn=queues.ecn,
         class_of_dscp=class_of_dscp(queues.dscp),
         marked_classes=queues.marked,
         bin_edges_bytes=bin_edges_bytes(queues.ecn.kmin, queues.ecn.kmax, queues.buffer),
+        kinds=tuple(kinds),
         lossless_classes=() if queues.pfc is None else queues.pfc.classes,
+        strict_classes=settings.strict_classes,
         nics=tuple(
             _port(fabric, 0, link, link.a) for link in fabric.links if not link.is_between_switches
         ),
@@ -185,23 +199,40 @@ def dscp_blocks(classes: tuple[int, ...]) -> tuple[DscpBlock, ...]:
     return tuple(block for start in range(0, DSCPS, 16) for block in split(start, 16))
 
 
-def strictness(traffic_class: int) -> int:
+def strictness(traffic_class: int, strict: Sequence[int] = STRICT_CLASSES) -> int:
     """0 for the class with the highest priority, then ascending; equal for classes that share.
 
     Source: the queues of SONiC's RoCEv2 test plan, where control has priority over data.
     """
-    if traffic_class in STRICT_CLASSES:
-        return STRICT_CLASSES.index(traffic_class)
-    return len(STRICT_CLASSES)
+    return strict.index(traffic_class) if traffic_class in strict else len(strict)
 
 
-def _ports(fabric: Fabric) -> tuple[QueuedPort, ...]:
+def quanta_of(weights: Sequence[int], classes: Sequence[int], mtu: int) -> dict[int, int]:
+    """The bytes that each class sends before the next one: of the least weight, a packet."""
+    least = min((weights[number] for number in classes), default=1)
+    packet = mtu + ETHERNET_HEADER_BYTES
+    return {number: packet * weights[number] // least for number in classes}
+
+
+def place_of(link: Link, port: Port) -> PlaceOfPort:
+    """What decides on a port's settings."""
+    return PlaceOfPort(port.role.name, link.rate_bps, link.delay_ns, port.interface, link.queues)
+
+
+def _ports(
+    fabric: Fabric, settings: PortSettings, kinds: dict[ClassQueues, int]
+) -> tuple[QueuedPort, ...]:
+    """The ports of switches; `kinds` gets their settings, numbered as they come."""
     ends = (
         (link, port) for link in fabric.links for port in (link.a, link.b) if port.role.is_switch
     )
-    return tuple(_port(fabric, slot, link, port) for slot, (link, port) in enumerate(ends, start=1))
+    ports = []
+    for slot, (link, port) in enumerate(ends, start=1):
+        queues = settings.queues(place_of(link, port))
+        ports.append(_port(fabric, slot, link, port, kinds.setdefault(queues, len(kinds))))
+    return tuple(ports)
 
 
-def _port(fabric: Fabric, slot: int, link: Link, port: Port) -> QueuedPort:
+def _port(fabric: Fabric, slot: int, link: Link, port: Port, kind: int = 0) -> QueuedPort:
     rate_bps = lab_rate_bps(link, fabric.spec.dilation)
-    return QueuedPort(slot, port.node, port.interface, port.index, rate_bps, link.mtu)
+    return QueuedPort(slot, port.node, port.interface, port.index, rate_bps, link.mtu, kind)

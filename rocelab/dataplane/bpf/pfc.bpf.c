@@ -45,11 +45,7 @@ struct sk_buff {
 enum skb_drop_reason { SKB_DROP_REASON_PACKET_SOCK_ERROR = 1 };
 
 struct settings {
-	__u64 lossless;   // bit c: class c is
-	__u64 xoff;       // a static threshold; 0: it is dynamic
-	__u64 xon_offset;
-	__u64 reserved;   // per port and class
-	__s64 dynamic_th; // XOFF is 2^this of what is free of the shared memory
+	__u64 lossless; // bit c: class c is
 	__u8 class_of_dscp[64];
 };
 
@@ -61,6 +57,12 @@ struct port {
 	__u64 headroom;  // for each class, in bytes
 	__u64 delay_ns;  // from XOFF here until the peer stops, as modelled
 	__u64 storms;    // bit c: it pauses class c for ever (a fault)
+	// Of each class, of a switch's port.
+	__s64 xoff;       // a static threshold; 0: it is dynamic
+	__s64 dynamic_th; // XOFF is 2^this of what is free of the shared memory
+	__s64 xon;        // a resume comes at this, or at
+	__s64 xon_offset; // so much below XOFF, whichever is more
+	__s64 reserved;
 	// A NIC's receive buffer, if it drains more slowly than the cable fills it.
 	__u64 drain;     // bytes a second of this machine's clock; 0: as they come
 	__u64 size;
@@ -253,23 +255,24 @@ static __always_inline __s64 less(__s64 value, __s64 most)
 
 // The threshold at this moment, of what a port and class hold beyond what is reserved for them: a
 // static one is no higher than what is there for all.
-static __always_inline __s64 xoff_of(const struct settings *set, const struct pool *pool, __s64 beyond)
+static __always_inline __s64 xoff_of(const struct port *port, const struct pool *pool, __s64 beyond)
 {
 	__s64 unused = more(pool->shared_size - pool->shared, 0);
 
-	if (set->xoff)
-		return less(beyond + unused, set->xoff);
-	return set->dynamic_th >= 0 ? unused << (set->dynamic_th & 31) : unused >> (-set->dynamic_th & 31);
+	if (port->xoff)
+		return less(beyond + unused, port->xoff);
+	return port->dynamic_th >= 0 ? unused << (port->dynamic_th & 31) :
+				       unused >> (-port->dynamic_th & 31);
 }
 
 // Whether a port that is over may resume. The caller holds the pool's lock.
-static __always_inline int is_below_xon(const struct settings *set, const struct pool *pool,
+static __always_inline int is_below_xon(const struct port *port, const struct pool *pool,
 					const struct ingress *in)
 {
-	__s64 beyond = more(in->held - (__s64)set->reserved, 0);
+	__s64 beyond = more(in->held - port->reserved, 0);
 
 	return !in->headroom.held &&
-	       (!in->held || beyond <= more(xoff_of(set, pool, beyond) - (__s64)set->xon_offset, 0));
+	       (!in->held || beyond <= more(xoff_of(port, pool, beyond) - port->xon_offset, port->xon));
 }
 
 // Without its late bytes, a port's headroom would be empty sooner.
@@ -298,7 +301,7 @@ static __always_inline void take(struct headroom *headroom, __s64 length, __s64 
 }
 
 // What a switch held for a port leaves it: first what it had beyond XOFF.
-static __always_inline void discount(const struct settings *set, __u32 slot, __u32 class, __u32 length)
+static __always_inline void discount(__u32 slot, __u32 class, __u32 length)
 {
 	struct port *port = port_of(slot);
 	struct ingress *in = ingress_of(slot, class);
@@ -317,9 +320,9 @@ static __always_inline void discount(const struct settings *set, __u32 slot, __u
 	part = less(in->headroom.held, length);
 	release(&pool->headroom, &in->headroom, part);
 	// Of the rest, what was beyond the reserved part was shared.
-	pool->shared -= more(before - part - (__s64)set->reserved, 0) -
-			more(in->held - (__s64)set->reserved, 0);
-	if (in->over && is_below_xon(set, pool, in)) {
+	pool->shared -= more(before - part - port->reserved, 0) -
+			more(in->held - port->reserved, 0);
+	if (in->over && is_below_xon(port, pool, in)) {
 		in->over = 0;
 		resumes = 1;
 	}
@@ -344,8 +347,7 @@ static __always_inline int is_late(const struct port *port, const struct ingress
 }
 
 // Count a packet for the port it came in by; whether there is room.
-static __always_inline int admit_from(const struct settings *set, __u32 slot, __u32 class, __u32 length,
-				      int late)
+static __always_inline int admit_from(__u32 slot, __u32 class, __u32 length, int late)
 {
 	struct port *port = port_of(slot);
 	struct ingress *in = ingress_of(slot, class);
@@ -370,9 +372,9 @@ static __always_inline int admit_from(const struct settings *set, __u32 slot, __
 			in->headroom_max = more(in->headroom.held, in->headroom_max);
 		}
 	} else {
-		beyond = more(in->held + length - (__s64)set->reserved, 0);
-		pool->shared += beyond - more(in->held - (__s64)set->reserved, 0);
-		if (beyond && beyond >= xoff_of(set, pool, beyond)) {
+		beyond = more(in->held + length - port->reserved, 0);
+		pool->shared += beyond - more(in->held - port->reserved, 0);
+		if (beyond && beyond >= xoff_of(port, pool, beyond)) {
 			in->over = 1;
 			in->xoffs++;
 			crosses = 1;
@@ -415,7 +417,7 @@ static __always_inline int join(struct __sk_buff *skb, const struct settings *se
 		__sync_fetch_and_add(&out->discarded_packets, count);
 		return TC_ACT_STOLEN;
 	}
-	if (from && !admit_from(set, from, class, length, label & LATE))
+	if (from && !admit_from(from, class, length, label & LATE))
 		return TC_ACT_STOLEN;
 	__sync_fetch_and_add(&out->packets, count);
 	__sync_fetch_and_add(&out->bytes, length);
@@ -509,8 +511,7 @@ static __always_inline int pause(struct __sk_buff *skb, __u32 slot, struct port 
 }
 
 // A packet has left its switch. Returns whether that one's watchdog had dropped it.
-static __always_inline int arrive(struct __sk_buff *skb, const struct settings *set,
-				  const struct port *port)
+static __always_inline int arrive(struct __sk_buff *skb, const struct port *port)
 {
 	__u32 label = skb->tc_index, class = label & (CLASSES - 1), length = skb->len;
 	struct egress *out;
@@ -525,7 +526,7 @@ static __always_inline int arrive(struct __sk_buff *skb, const struct settings *
 			__sync_fetch_and_add(&out->leaked_packets, 1);
 	}
 	if (SLOT_OF(label))
-		discount(set, SLOT_OF(label), class, length);
+		discount(SLOT_OF(label), class, length);
 	if (out && out->discards) {
 		__sync_fetch_and_add(&out->discarded_packets, 1);
 		__sync_fetch_and_add(&out->flushed_packets, 1);
@@ -549,11 +550,10 @@ int enter_switch(struct __sk_buff *skb)
 {
 	struct net_device *device = BPF_CORE_READ((struct sk_buff *)skb, dev);
 	__u32 slot = slot_of(device), late;
-	struct settings *set = set_of();
 	struct port *port = port_of(slot);
 	int lost;
 
-	if (!set || !port || !slot)
+	if (!port || !slot)
 		return TC_ACT_UNSPEC;
 	port->device = (__u64)device;
 	if (skb->protocol == bpf_htons(ETH_P_MAC_CONTROL)) {
@@ -563,7 +563,7 @@ int enter_switch(struct __sk_buff *skb)
 	if (skb->mark == CROSSED)
 		return TC_ACT_UNSPEC;
 	late = left_late(skb->tc_index, port, slot);
-	lost = arrive(skb, set, port);
+	lost = arrive(skb, port);
 	skb->tc_index = slot << 3 | late;
 	return lost ? TC_ACT_STOLEN : TC_ACT_UNSPEC;
 }
@@ -626,7 +626,7 @@ int enter_nic(struct __sk_buff *skb)
 	port->device = (__u64)device;
 	if (skb->protocol == bpf_htons(ETH_P_MAC_CONTROL))
 		return pause(skb, slot, port);
-	lost = arrive(skb, set, port);
+	lost = arrive(skb, port);
 	skb->tc_index = 0;
 	class = port->drain ? class_of(skb, set) : -1;
 	if (lost || (class >= 0 && !receive(set, port, slot, class, skb->len)))
@@ -640,7 +640,6 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location, enum skb_drop_reason re
 {
 	__u32 label = BPF_CORE_READ(skb, tc_index), slot, class = label & (CLASSES - 1), length;
 	struct net_device *device;
-	struct settings *set;
 	struct port *port, *from;
 	struct egress *out;
 	int is_far, is_pulled;
@@ -652,10 +651,9 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location, enum skb_drop_reason re
 		return 0;
 	device = BPF_CORE_READ(skb, dev);
 	slot = device ? BPF_CORE_READ(device, group) : 0;
-	set = set_of();
 	port = port_of(slot);
 	// Other labs have the same slots.
-	if (!set || !slot || !port || port->device != (__u64)device)
+	if (!slot || !port || port->device != (__u64)device)
 		return 0;
 	from = port_of(SLOT_OF(label));
 	if (!from)
@@ -667,7 +665,7 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location, enum skb_drop_reason re
 	out = egress_of(is_far ? port->peer : slot, class);
 	length = BPF_CORE_READ(skb, len) + (is_pulled ? ETH_HLEN : 0);
 	if (SLOT_OF(label))
-		discount(set, SLOT_OF(label), class, length);
+		discount(SLOT_OF(label), class, length);
 	if (out) {
 		__sync_fetch_and_add(&out->purged_packets, 1);
 		__sync_fetch_and_add(&out->purged_bytes, length);
@@ -679,13 +677,12 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location, enum skb_drop_reason re
 static long evaluate_port(void *map, const __u32 *key, struct ingress *in, void *unused)
 {
 	__u32 slot = *key / CLASSES, class = *key % CLASSES;
-	struct settings *set = set_of();
 	struct port *port = port_of(slot);
 	struct pool *pool;
 	__u64 now_ns;
 	int resumes = 0;
 
-	if (!in->over || !set || !port)
+	if (!in->over || !port)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	pool = pool_of(port);
@@ -697,7 +694,7 @@ static long evaluate_port(void *map, const __u32 *key, struct ingress *in, void 
 		}
 	} else {
 		bpf_spin_lock(&pool->lock);
-		if (in->over && is_below_xon(set, pool, in)) {
+		if (in->over && is_below_xon(port, pool, in)) {
 			in->over = 0;
 			resumes = 1;
 		}

@@ -76,11 +76,12 @@ struct htb_class {
 	struct htb_class_leaf leaf;
 } IN_KERNEL;
 
+// Of ports of one kind, and by class.
 struct settings {
-	__u64 buffer;
-	__u64 kmin;
-	__u64 kmax;
-	__u64 pmax; // in units of 2^-31
+	__u64 buffer[CLASSES];
+	__u64 kmin[CLASSES];
+	__u64 kmax[CLASSES];
+	__u64 pmax[CLASSES]; // in units of 2^-31
 	__u64 bin_edge[BINS];
 	__u64 marked_classes; // bit c: packets of class c are marked
 	__u64 lossless_classes; // bit c: class c is dropped at ingress only (pfc.bpf.c)
@@ -110,6 +111,7 @@ struct queue {
 	__u64 marks[BINS];
 };
 
+// By kind of port.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -132,6 +134,7 @@ struct port {
 	__u64 device;
 	__u64 root;
 	__u64 leaf[CLASSES];
+	__u64 kind; // of its settings
 };
 
 struct {
@@ -265,11 +268,14 @@ static __always_inline enum other kind_of(const struct headers *headers)
 // buffer to itself: what they hold while paused is no reason to drop what is not. Elsewhere a class
 // holds at most ALPHA times what is free of the port's memory, which is the buffer and an ALPHAth of it:
 // a class that is alone holds the buffer, and one that fills leaves room for those that come.
-static __always_inline int fits(const struct settings *set, __u64 queued, __u64 in_port, __u64 length)
+static __always_inline int fits(const struct settings *set, __u32 class, __u64 queued, __u64 in_port,
+				__u64 length)
 {
+	__u64 buffer = set->buffer[class & (CLASSES - 1)];
+
 	if (set->lossless_classes)
-		return queued + length <= set->buffer;
-	return queued + length + ALPHA * (in_port + length) <= (ALPHA + 1) * set->buffer;
+		return queued + length <= buffer;
+	return queued + length + ALPHA * (in_port + length) <= (ALPHA + 1) * buffer;
 }
 
 // Of a packet of RoCE that does not fit: whether it would, had there been no other packets. What a
@@ -298,7 +304,7 @@ static __always_inline int is_crowded_out(const struct settings *set, __u32 slot
 	rest = rest < most ? rest : most;
 	if (is_full)
 		return own != 0;
-	return own + rest && fits(set, queued - own, in_port - own - rest, length);
+	return own + rest && fits(set, class, queued - own, in_port - own - rest, length);
 }
 
 static __always_inline __u32 bin_of(const struct settings *set, __u64 depth)
@@ -313,32 +319,40 @@ static __always_inline __u32 bin_of(const struct settings *set, __u64 depth)
 	return low & (BINS - 1);
 }
 
-static __always_inline int is_marked(const struct settings *set, __u64 depth)
+static __always_inline int is_marked(const struct settings *set, __u32 class, __u64 depth)
 {
-	if (depth <= set->kmin)
+	__u64 kmin, kmax;
+
+	class &= CLASSES - 1;
+	kmin = set->kmin[class];
+	kmax = set->kmax[class];
+	if (depth <= kmin)
 		return 0;
-	if (depth > set->kmax)
+	if (depth > kmax)
 		return 1;
-	return (bpf_get_prandom_u32() >> 1) <
-	       (depth - set->kmin) * set->pmax / (set->kmax - set->kmin);
+	return (bpf_get_prandom_u32() >> 1) < (depth - kmin) * set->pmax[class] / (kmax - kmin);
 }
 
 SEC("tc")
 int enqueue(struct __sk_buff *skb)
 {
 	struct net_device *device = BPF_CORE_READ((struct sk_buff *)skb, dev);
-	__u32 zero = 0, slot = BPF_CORE_READ(device, group), class, index, bin;
+	__u32 slot = BPF_CORE_READ(device, group), kind, class, index, bin;
 	// What the kernel has not segmented yet counts as the packets that it will be, as for HTB.
 	__u32 segments = skb->gso_segs, count = segments ? segments : 1, length = skb->wire_len;
-	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct port *port = bpf_map_lookup_elem(&ports, &slot);
+	struct settings *set;
 	struct headers headers;
 	struct Qdisc *root, *leaf;
 	struct queue *queue;
 	__u64 depth, in_port;
 	int ce, is_full;
 
-	if (!set || !port || !slot || skb->priority == (HTB_HANDLE | KICK_MINOR))
+	if (!port || !slot || skb->priority == (HTB_HANDLE | KICK_MINOR))
+		return TC_ACT_UNSPEC;
+	kind = port->kind;
+	set = bpf_map_lookup_elem(&settings, &kind);
+	if (!set)
 		return TC_ACT_UNSPEC;
 	if (!parse(skb, &headers) || is_control(&headers)) {
 		skb->priority = HTB_HANDLE;
@@ -356,7 +370,7 @@ int enqueue(struct __sk_buff *skb)
 	in_port = backlog_of(root);
 	if (!(set->lossless_classes >> class & 1)) {
 		is_full = BPF_CORE_READ(leaf, q.qlen) >= MAX_PACKETS;
-		if (is_full || !fits(set, depth, in_port, length)) {
+		if (is_full || !fits(set, class, depth, in_port, length)) {
 			__sync_fetch_and_add(&queue->dropped_packets, count);
 			__sync_fetch_and_add(&queue->dropped_bytes, length);
 			if (!headers.is_roce) {
@@ -370,7 +384,7 @@ int enqueue(struct __sk_buff *skb)
 	}
 	bin = bin_of(set, depth);
 	ce = headers.ecn == CE;
-	if (!ce && headers.ecn && set->marked_classes >> class & 1 && is_marked(set, depth) &&
+	if (!ce && headers.ecn && set->marked_classes >> class & 1 && is_marked(set, class, depth) &&
 	    bpf_skb_ecn_set_ce(skb)) {
 		__sync_fetch_and_add(&queue->marks[bin], count);
 		if (!headers.is_roce)

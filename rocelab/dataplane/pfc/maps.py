@@ -22,6 +22,7 @@ from rocelab.linux.closing import Closing
 CLASSES = 8
 PORT_FIELDS = (
     *("device", "peer", "pool", "headroom", "delay_ns", "storms"),
+    *("xoff", "dynamic_th", "xon", "xon_offset", "reserved"),
     *("drain", "size", "full", "empty", "held", "held_ns", "late"),
     *("overflow_packets", "held_max", "unreported"),
 )

@@ -31,7 +31,7 @@ INGRESS_PRIORITY = 1
 EGRESS_PRIORITY = 20
 """After the program of queues, which chooses a packet's class and may drop it."""
 
-_SETTINGS = Struct("=QQQQq64B")
+_SETTINGS = Struct("=Q64B")
 _POOL = Struct("=II6q")
 _WORD = Struct("=q")
 _KEY = Struct("=I")
@@ -130,11 +130,8 @@ class PausePorts(Closing):
 
 def settings(plan: PausePlan) -> bytes:
     """The program's `struct settings`."""
-    pfc = plan.pfc
-    lossless = sum(1 << traffic_class for traffic_class in pfc.classes)
-    return _SETTINGS.pack(
-        lossless, pfc.xoff or 0, pfc.xon_offset, pfc.reserved, pfc.dynamic_th, *plan.class_of_dscp
-    )
+    lossless = sum(1 << traffic_class for traffic_class in plan.pfc.classes)
+    return _SETTINGS.pack(lossless, *plan.class_of_dscp)
 
 
 def entry_of(port: PausePort) -> bytes:
@@ -146,6 +143,14 @@ def entry_of(port: PausePort) -> bytes:
         "headroom": port.headroom,
         "delay_ns": port.delay_ns,
     }
+    if port.pauses is not None:
+        words |= {
+            "xoff": port.pauses.xoff,
+            "dynamic_th": port.pauses.dynamic_th,
+            "xon": port.pauses.xon,
+            "xon_offset": port.pauses.xon_offset,
+            "reserved": port.pauses.reserved,
+        }
     if port.buffer is not None:
         words |= {
             "drain": port.buffer.drain_bps // 8,

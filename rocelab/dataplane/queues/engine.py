@@ -92,7 +92,7 @@ class SwitchQueues(Closing):
         self._plan = plan_queues(fabric)
         self._files = files
         self._engine: PortQueues | None = None
-        self._templates: dict[tuple[int, int, bool], list[bytes]] = {}
+        self._templates: dict[tuple[int, int, int, bool], list[bytes]] = {}
         wanted = fabric.spec.queues.engine
         if not self._plan.ports or wanted is QueueEngine.OFF:
             return
@@ -133,7 +133,7 @@ class SwitchQueues(Closing):
 
     def _template(self, port: QueuedPort) -> list[bytes]:
         assert self._engine is not None
-        kind = (port.rate_bps, port.mtu, port.slot == 0)
+        kind = (port.rate_bps, port.mtu, port.kind, port.slot == 0)
         if kind not in self._templates:
             make = self._engine.messages if port.slot else self._engine.host_messages
             self._templates[kind] = make(port)

@@ -2,8 +2,8 @@
 
 The root class has the port's rate. Every queue below it has almost no rate of its own and borrows
 from the root: HTB then serves the classes in order of priority, and those of equal priority by
-deficit round robin. (Its own rate lets a queue send one packet a minute at once.) A packet of no
-class takes the direct queue, at once and without a rate limit.
+deficit round robin, in proportion to their quanta. (Its own rate lets a queue send one packet a
+minute at once.) A packet of no class takes the direct queue, at once and without a rate limit.
 
 Source: net/sched/sch_htb.c; struct tc_htb_opt and tc_ratespec of include/uapi/linux/pkt_sched.h.
 """
@@ -11,14 +11,14 @@ Source: net/sched/sch_htb.c; struct tc_htb_opt and tc_ratespec of include/uapi/l
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from rocelab.labfile.portsettings import STRICT_CLASSES
 from rocelab.linux import netlink, tc
 from rocelab.planning.queues import (
     ETHERNET_HEADER_BYTES,
     ETHERNET_OVERHEAD_BYTES,
     MIN_WIRE_BYTES,
-    STRICT_CLASSES,
     burst_bytes,
     strictness,
 )
@@ -48,12 +48,24 @@ def class_id(traffic_class: int) -> int:
     return HANDLE | (FIRST_MINOR + traffic_class)
 
 
-def tree(rate_bps: int, mtu: int, classes: Sequence[int]) -> list[bytes]:
-    """The messages that give a port its rate and a queue for each class, on interface index 0."""
+def tree(
+    rate_bps: int,
+    mtu: int,
+    classes: Sequence[int],
+    strict: Sequence[int] = STRICT_CLASSES,
+    quanta: Mapping[int, int] | None = None,
+) -> list[bytes]:
+    """The messages that give a port its rate and a queue for each class, on interface index 0.
+    quanta: what each sends before the next one that shares, if not a packet."""
     return [
         _qdisc(),
         _rate_class(ROOT_CLASS, HANDLE, rate_bps, mtu),
-        *(leaf_class(class_id(number), mtu, strictness(number)) for number in classes),
+        *(
+            leaf_class(
+                class_id(number), mtu, strictness(number, strict), (quanta or {}).get(number)
+            )
+            for number in classes
+        ),
     ]
 
 
@@ -76,14 +88,16 @@ def host_tree(rate_bps: int, mtu: int, lossless: Sequence[int]) -> list[bytes]:
     ]
 
 
-def leaf_class(handle: int, mtu: int, priority: int) -> bytes:
+def leaf_class(handle: int, mtu: int, priority: int, quantum: int | None = None) -> bytes:
     """The message that makes a class with a queue below the root class, 0 the highest priority."""
-    return _leaf(handle, ROOT_CLASS, OWN_RATE_BYTES_PER_S, mtu, priority)
+    return _leaf(handle, ROOT_CLASS, OWN_RATE_BYTES_PER_S, mtu, priority, quantum)
 
 
-def _leaf(handle: int, parent: int, rate: int, mtu: int, priority: int) -> bytes:
+def _leaf(
+    handle: int, parent: int, rate: int, mtu: int, priority: int, quantum: int | None = None
+) -> bytes:
     """A class with a queue, with a rate of its own in bytes/s; it borrows what `parent` has."""
-    quantum = mtu + ETHERNET_HEADER_BYTES
+    quantum = quantum or mtu + ETHERNET_HEADER_BYTES
     return tc.message(
         tc.RTM_NEWTCLASS,
         "htb",

@@ -29,7 +29,8 @@ QUEUE_FIELDS = (
 QUEUE_WORDS = len(QUEUE_FIELDS) + 2 * BINS
 """64-bit words of the program's `struct queue`: these fields, packets by depth, marks by depth."""
 
-_SETTINGS = struct.Struct(f"=4Q{BINS}Q2Q64B")
+_SETTINGS = struct.Struct(f"={4 * TRAFFIC_CLASSES}Q{BINS}Q2Q64B")
+_PORT = struct.Struct(f"={2 + TRAFFIC_CLASSES}QQ")
 _PROBABILITY_ONE = 1 << 31
 
 
@@ -45,10 +46,17 @@ class Marker:
         file = bpf.compiled(SOURCE)
         bpf.mount(folder)
         queues = slots * TRAFFIC_CLASSES
-        self._loaded = bpf.LoadedObject(file, {"queues": queues, "depths": queues, "ports": slots})
+        sizes = {"queues": queues, "depths": queues, "ports": slots, "settings": len(plan.kinds)}
+        self._loaded = bpf.LoadedObject(file, sizes)
         try:
-            settings_map = self._loaded.descriptor("settings")
-            bpf.set_element(settings_map, bytes(4), settings(plan))
+            for number in range(len(plan.kinds)):
+                key = struct.pack("=I", number)
+                bpf.set_element(self._loaded.descriptor("settings"), key, settings(plan, number))
+            for port in plan.ports:
+                if port.kind:
+                    entry = _PORT.pack(*bytes(2 + TRAFFIC_CLASSES), port.kind)
+                    key = struct.pack("=I", port.slot)
+                    bpf.set_element(self._loaded.descriptor("ports"), key, entry)
             self._loaded.pin(PINS, folder)
             program = self._loaded.descriptor("enqueue")
             host = self._loaded.descriptor("leave_host")
@@ -63,7 +71,9 @@ class Marker:
 
     def messages(self, port: QueuedPort) -> list[bytes]:
         """The messages that make a port's queues, on interface index 0."""
-        return htb.tree(port.rate_bps, port.mtu, self._plan.classes) + self._filter
+        plan, quanta = self._plan, self._plan.quanta(port.kind, port.mtu)
+        tree = htb.tree(port.rate_bps, port.mtu, plan.classes, plan.strict_classes, quanta)
+        return tree + self._filter
 
     def host_messages(self, port: QueuedPort) -> list[bytes]:
         """The messages that make the queues of a server's NIC, on interface index 0."""
@@ -76,15 +86,18 @@ class Marker:
         self._loaded.close()
 
 
-def settings(plan: QueuePlan) -> bytes:
-    """The program's `struct settings`."""
+def settings(plan: QueuePlan, number: int) -> bytes:
+    """The program's `struct settings` of ports of a kind. Where a class is never marked its line is
+    the lab's, and not used."""
+    kind = plan.kinds[number]
+    lines = [line or plan.ecn for line in kind.lines]
     return _SETTINGS.pack(
-        plan.buffer_bytes,
-        plan.ecn.kmin,
-        plan.ecn.kmax,
-        round(plan.ecn.pmax * _PROBABILITY_ONE),
+        *kind.buffer_bytes,
+        *(line.kmin for line in lines),
+        *(line.kmax for line in lines),
+        *(round(line.pmax * _PROBABILITY_ONE) for line in lines),
         *plan.bin_edges_bytes,
-        sum(1 << number for number in plan.marked_classes),
+        sum(1 << number for number, line in enumerate(kind.lines) if line is not None),
         sum(1 << number for number in plan.lossless_classes),
         *plan.class_of_dscp,
     )

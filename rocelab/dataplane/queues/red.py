@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 
 from rocelab.dataplane.queues import htb
-from rocelab.labfile.queues import DSCPS
+from rocelab.labfile.queues import DSCPS, EcnSpec
 from rocelab.linux import netlink, tc
 from rocelab.planning.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
 
@@ -53,20 +53,24 @@ class RedQueues:
 
     def messages(self, port: QueuedPort) -> list[bytes]:
         """The messages that make a port's queues, on interface index 0."""
-        plan = self._plan
-        leaves = [
-            tc.message(
-                tc.RTM_NEWQDISC,
-                "red" if number in plan.marked_classes else "bfifo",
-                handle=leaf_handle(number),
-                parent=htb.class_id(number),
-                options=red_options(plan)
-                if number in plan.marked_classes
-                else struct.pack("=I", min(plan.buffer_bytes, _MAX_LIMIT)),
+        plan, kind = self._plan, self._plan.kinds[port.kind]
+        leaves = []
+        for number in plan.classes:
+            line, buffer_bytes = kind.lines[number], kind.buffer_bytes[number]
+            leaves.append(
+                tc.message(
+                    tc.RTM_NEWQDISC,
+                    "bfifo" if line is None else "red",
+                    handle=leaf_handle(number),
+                    parent=htb.class_id(number),
+                    options=struct.pack("=I", min(buffer_bytes, _MAX_LIMIT))
+                    if line is None
+                    else red_options(line, buffer_bytes),
+                )
             )
-            for number in plan.classes
-        ]
-        return htb.tree(port.rate_bps, port.mtu, plan.classes) + leaves + self._filters
+        quanta = plan.quanta(port.kind, port.mtu)
+        tree = htb.tree(port.rate_bps, port.mtu, plan.classes, plan.strict_classes, quanta)
+        return tree + leaves + self._filters
 
     def host_messages(self, port: QueuedPort) -> list[bytes]:
         """The messages that make the queues of a server's NIC, on interface index 0."""
@@ -81,13 +85,13 @@ def leaf_handle(traffic_class: int) -> int:
     return (htb.FIRST_MINOR + traffic_class) << 16
 
 
-def red_options(plan: QueuePlan) -> bytes:
-    """TCA_RED_PARMS and the attributes with it: the plan's line over the present queue length.
+def red_options(ecn: EcnSpec, buffer_bytes: int) -> bytes:
+    """TCA_RED_PARMS and the attributes with it: the line over the present queue length.
 
     Nodrop: packets that are not ECN capable are queued, and dropped only when the buffer is full.
     With the table of idle times, RED forgets the queue length on the first packet after idling.
     """
-    ecn, limit = plan.ecn, min(plan.buffer_bytes, _MAX_LIMIT)
+    limit = min(buffer_bytes, _MAX_LIMIT)
     low, high = min(ecn.kmin, _MAX_THRESHOLD - 1), min(ecn.kmax, _MAX_THRESHOLD)
     probability = red_probability(ecn.pmax)
     p_log = min(31, max(0, round(math.log2((high - low) / probability))))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from rocelab.base.arrays import NONE, Bools, Floats, Longs
 from rocelab.jobs.messages import Messages
+from rocelab.labfile.portsettings import ClassQueues
+from rocelab.labfile.queues import TRAFFIC_CLASSES, EcnSpec
 from rocelab.planning.queues import bin_edges_bytes
 from rocelab.results.engines import PortModel
 from rocelab.sim.engine.program import Program
@@ -27,6 +30,7 @@ from rocelab.sim.packets.sending import (
 )
 from rocelab.sim.packets.state import (
     Bitmaps,
+    ClassSetting,
     Clearance,
     Counts,
     Event,
@@ -91,7 +95,7 @@ def state_of(
     """The tables at time 0, with the first wiring."""
     pausing, ports = queues.pausing, ports_of(wirings, queues)
     program = _by_runs(program, sending.messages)
-    order, strict = class_order(sending)
+    order, strict = class_order(sending, queues.strict)
     sizes = _sizes(program, sending)
     serialisation = _serialisation(ports.rates_bps, sizes.wire_bytes, queues.seed)
     port_rings = len(serialisation.by_ring)
@@ -118,7 +122,9 @@ def state_of(
     counts.most_taken += _most_pauses(pausing) + int(clearance.pairs.max(initial=0))
     waits_ps = rules.moderation_ps + rules.late_ps
     counts.most_taken += 2 * _most_ports(host) * waits_ps // int(serialisation.delay_ps.min())
+    setting = _settings(queues, order)
     port = _ports(len(ports.is_nic), strict)
+    port.setting = np.broadcast_to(queues.kind, len(port)) * len(order)
     counts.free_packets = max(FIRST_PACKETS, 2 * counts.most_taken, len(port))
     counts.finished, counts.most_host_timers = len(sizes.clearing), -2 * len(host)
 
@@ -133,7 +139,8 @@ def state_of(
         pace=np.zeros((len(flow), control.STATE_CELLS)),
         rule=sending.rules,
         port=port,
-        queue=_queues(len(port) * len(order), queues.quantum),
+        setting=setting,
+        queue=_queues(setting.quantum.reshape(-1, len(order))[port.setting // len(order)]),
         marking=_markings(queues),
         pause=pause,
         pool=memory,
@@ -263,11 +270,34 @@ def _ports(ports: int, turn: int) -> Records[Port]:
     return port
 
 
-def _queues(queues: int, deficit: int) -> Records[Queue]:
-    queue = zeros(Queue, queues)
+def _queues(deficits: Longs) -> Records[Queue]:
+    """Of the classes of each port. deficits: what each may send at first, ports x classes."""
+    queue = zeros(Queue, deficits.size)
     queue.head = queue.tail = -1
-    queue.deficit = deficit
+    queue.deficit = deficits.ravel()
     return queue
+
+
+def _settings(queues: Queues, order: Sequence[int]) -> Records[ClassSetting]:
+    """The rows of each kind of port, a class after the other."""
+    line = EcnSpec.model_construct(kmin=queues.kmin, kmax=queues.kmax, pmax=queues.pmax)
+    usual = ClassQueues(
+        (queues.buffer_bytes,) * TRAFFIC_CLASSES,
+        tuple(line if number in queues.marked else None for number in range(TRAFFIC_CLASSES)),
+        (1,) * TRAFFIC_CLASSES,
+    )
+    kinds = queues.kinds or (usual,)
+    setting = zeros(ClassSetting, len(kinds) * len(order))
+    for row, (kind, number) in zip(setting, product(kinds, order), strict=True):
+        least = min(kind.weights[class_] for class_ in order)
+        marking = kind.lines[number]
+        row.buffer = kind.buffer_bytes[number]
+        row.quantum = queues.quantum * kind.weights[number] // least
+        row.marks = marking is not None
+        if marking is not None:
+            row.kmin, row.kmax = marking.kmin, marking.kmax
+            row.pmax = round(marking.pmax * PMAX_UNITS)
+    return setting
 
 
 def _markings(queues: Queues) -> Records[Marking]:
@@ -323,12 +353,7 @@ def _clearance(
 def _rules(queues: Queues, order: list[int], strict: int) -> Rules:
     rules = zeros(Rules, 1)[0]
     rules.classes, rules.strict = len(order), strict
-    rules.kmin, rules.kmax = queues.kmin, queues.kmax
-    rules.pmax = round(queues.pmax * PMAX_UNITS)
-    rules.marked_classes = sum(
-        1 << place for place, class_ in enumerate(order) if class_ in queues.marked
-    )
-    rules.quantum, rules.seed = queues.quantum, queues.seed
+    rules.seed = queues.seed
     rules.cuts_through = queues.ports is PortModel.CUT_THROUGH
     if queues.pausing is not None:
         pause_rules(queues.pausing, order, rules)

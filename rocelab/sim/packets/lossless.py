@@ -31,23 +31,24 @@ def ask(run: State, place: int, pauses: int) -> None:
 
 
 @inlined
-def _xoff(run: State, pool: int, beyond: int) -> int:
+def _xoff(run: State, ingress: int, beyond: int) -> int:
     """The threshold at this moment, of the `beyond` that a port and class hold beyond what is
     reserved: a static one is no higher than what is there for all."""
-    rules = run.rules
-    unused_bytes = max(run.pool[pool].shared_size - run.pool[pool].shared, 0)
-    if rules.xoff > 0:
-        return int(min(rules.xoff, beyond + unused_bytes))
-    if rules.dynamic_th >= 0:
-        return int(unused_bytes << rules.dynamic_th)
-    return int(unused_bytes >> -rules.dynamic_th)
+    row = run.pause[ingress]
+    pool = run.pool[row.pool]
+    unused_bytes = max(pool.shared_size - pool.shared, 0)
+    if row.xoff > 0:
+        return int(min(row.xoff, beyond + unused_bytes))
+    if row.dynamic_th >= 0:
+        return int(unused_bytes << row.dynamic_th)
+    return int(unused_bytes >> -row.dynamic_th)
 
 
 @part
 def admit(run: State, ingress: int, size: int) -> bool:
     """Count a packet for the port and class that it came in by; whether there is room."""
-    row, reserved = run.pause[ingress], run.rules.reserved
-    pool = run.pool[row.pool]
+    row = run.pause[ingress]
+    pool, reserved = run.pool[row.pool], row.reserved
     if row.is_over:
         if row.beyond + size > row.headroom or pool.reserve + size > pool.reserve_size:
             row.refused += 1
@@ -61,7 +62,7 @@ def admit(run: State, ingress: int, size: int) -> bool:
         row.held += size
         beyond = max(row.held - reserved, 0)
         pool.shared += beyond - before
-        if beyond > 0 and beyond >= _xoff(run, row.pool, beyond):
+        if beyond > 0 and beyond >= _xoff(run, ingress, beyond):
             ask(run, ingress, 1)
     row.held_highest = max(row.held_highest, row.held)
     return True
@@ -70,11 +71,11 @@ def admit(run: State, ingress: int, size: int) -> bool:
 @inlined
 def _resume(run: State, ingress: int) -> None:
     """Let the sender go on, if it was asked to stop and the threshold permits."""
-    row, rules = run.pause[ingress], run.rules
+    row = run.pause[ingress]
     if row.is_over == 0 or row.beyond > 0:
         return
-    beyond = max(row.held - rules.reserved, 0)
-    xon = max(_xoff(run, row.pool, beyond) - rules.xon_offset, 0)
+    beyond = max(row.held - row.reserved, 0)
+    xon = max(_xoff(run, ingress, beyond) - row.xon_offset, row.xon)
     if beyond <= xon:
         ask(run, ingress, 0)
 
@@ -82,11 +83,11 @@ def _resume(run: State, ingress: int) -> None:
 @part
 def discount(run: State, packet: int, size: int) -> None:
     """A packet leaves its switch's memory: first what its port and class had beyond XOFF."""
-    packet_row, reserved = run.packet[packet], run.rules.reserved
+    packet_row = run.packet[packet]
     send = run.path[packet_row.place - 1]
     ingress = send * run.rules.classes + packet_row.class_
     row = run.pause[ingress]
-    pool = run.pool[row.pool]
+    pool, reserved = run.pool[row.pool], row.reserved
     part = min(row.beyond, size)
     before = max(row.held - part - reserved, 0)
     row.held -= size

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,8 +20,10 @@ from rocelab.labfile.base import SECOND
 from rocelab.labfile.headroom import headroom_of, response_quanta
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import WatchdogAction
+from rocelab.labfile.portsettings import PortSettings
+from rocelab.labfile.switchports import PlaceOfPort
 from rocelab.planning.pauses import QUANTUM_BITS
-from rocelab.planning.pfc import carving, nic_thresholds, slack_of, warnings
+from rocelab.planning.pfc import LosslessPort, carving, nic_thresholds, slack_of, warnings
 from rocelab.results.engines import PortModel
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets.state import Buffer, Pause, Pool, Records, Rules, zeros
@@ -69,14 +71,17 @@ class Pausing:
     reserve: Longs
     """Of each switch: memory for headroom."""
 
-    reserved: int
-    xoff: int
+    reserved: Longs | int
+    """Of each send, or of all, like the next ones (`rocelab.labfile.portsettings.PortPauses`)."""
+
+    xoff: Longs | int
     """0 if it is dynamic."""
 
-    dynamic_th: int
-    xon_offset: int
+    dynamic_th: Longs | int
+    xon_offset: Longs | int
     watchdog: WatchdogTimes | None = None
     drain: BufferDrain | None = None
+    xon: Longs | int = 0
 
 
 def pausing_of(
@@ -113,14 +118,15 @@ def pausing_of(
     switches, pool = np.unique(network.receiver[is_switch], return_inverse=True)
     pools = np.full(network.sends, NONE, np.int64)
     pools[is_switch] = pool
+    settings = PortSettings(spec.queues)
+    entered = _entered(settings, network)
+    ports_of, extra = _ports_of(entered, network), np.zeros(network.nodes, np.int64)
+    np.add.at(extra, network.receiver, np.array(slack, np.int64)[rate])
     shared, reserve = [], []
-    for number, switch in enumerate(switches.tolist()):
-        counts = Counter(rate[pools == number].tolist())
-        links = [((bps[index], mtu), count) for index, count in sorted(counts.items())]
-        memory = carving(pfc, network.roles[switch], 1, links, cable)
+    for switch in switches.tolist():
+        memory = carving(settings, network.roles[switch], 1, list(ports_of[switch].items()))
         shared.append(memory.shared)
-        extra = sum(slack[index] * count for index, count in counts.items())
-        reserve.append(memory.headroom_pool + extra * len(pfc.classes))
+        reserve.append(memory.headroom_pool + int(extra[switch]) * len(pfc.classes))
     thresholds = [nic_thresholds(pfc, need.total) for need in needs]
     drain = None
     if pfc.nic.drain is not None:
@@ -137,23 +143,60 @@ def pausing_of(
             pfc.watchdog.restoration * 1000,
             pfc.watchdog.action is WatchdogAction.DROP,
         )
-    headroom = [
-        (pfc.headroom or need.total) + extra for need, extra in zip(needs, slack, strict=True)
+    lines = [
+        settings.pauses(place) if number != NONE else None
+        for place, number in zip(entered, pools.tolist(), strict=True)
     ]
+    needed = np.array([need.total for need in needs])[rate]
+
+    def column(name: str) -> Longs:
+        return np.array([getattr(line, name) or 0 if line else 0 for line in lines], np.int64)
+
+    taken = np.where(pools == NONE, pfc.headroom or 0, column("headroom"))
     return Pausing(
         pfc.classes,
         pools,
-        np.array(headroom, np.int64)[rate],
+        np.where(taken > 0, taken, needed) + np.array(slack, np.int64)[rate],
         np.rint(np.array(delay_ns) * 1000).astype(np.int64)[rate],
         np.array(shared, np.int64),
         np.array(reserve, np.int64),
-        pfc.reserved,
-        pfc.xoff or 0,
-        pfc.dynamic_th,
-        pfc.xon_offset,
+        column("reserved"),
+        column("xoff"),
+        column("dynamic_th"),
+        column("xon_offset"),
         watchdog,
         drain,
+        column("xon"),
     )
+
+
+def places_of(network: Network) -> Iterator[PlaceOfPort]:
+    """What decides on the settings of the port that sends, of each send, 2L."""
+    delay_ns = network.spec.links.delay
+    roles, names = network.roles, map(network.send_name, range(network.sends))
+    for sender, bps, name in zip(
+        network.sender.tolist(),
+        np.rint(network.capacity_bps).astype(int).tolist(),
+        names,
+        strict=True,
+    ):
+        yield PlaceOfPort(roles[sender].name, bps, delay_ns, name.partition(":")[2])
+
+
+def _entered(settings: PortSettings, network: Network) -> list[PlaceOfPort]:
+    """The port that each send enters: it sends the way back."""
+    places = [settings.place(place) for place in places_of(network)]
+    return [places[send ^ 1] for send in range(network.sends)]
+
+
+def _ports_of(entered: Sequence[PlaceOfPort], network: Network) -> dict[int, Counter[LosslessPort]]:
+    """The ports of each node, by what they share of its memory, and how many there are."""
+    links = network.spec.links
+    ports: dict[int, Counter[LosslessPort]] = {}
+    for node, place in zip(network.receiver.tolist(), entered, strict=True):
+        port = LosslessPort(place, links.mtu, links.cable_ns)
+        ports.setdefault(node, Counter())[port] += 1
+    return ports
 
 
 def pause_warnings(spec: LabSpec, network: Network) -> tuple[str, ...]:
@@ -162,24 +205,19 @@ def pause_warnings(spec: LabSpec, network: Network) -> tuple[str, ...]:
     pfc = spec.queues.pfc
     if pfc is None:
         return ()
-    cable, mtu = spec.links.cable_ns, spec.links.mtu
-    ports: dict[int, Counter[int]] = {}
-    for switch, rate in zip(
-        network.receiver.tolist(), np.rint(network.capacity_bps).astype(int).tolist(), strict=True
-    ):
-        ports.setdefault(switch, Counter())[rate] += 1
+    settings = PortSettings(spec.queues)
+    ports_of = _ports_of(_entered(settings, network), network)
     kinds = Counter(
-        (network.roles[node], tuple(sorted(counts.items())))
-        for node, counts in ports.items()
+        (network.roles[node], frozenset(counts.items()))
+        for node, counts in ports_of.items()
         if network.roles[node].is_switch
     )
     carvings = [
-        carving(pfc, role, count, [((rate, mtu), links) for rate, links in counts], cable)
+        carving(settings, role, count, list(counts))
         for (role, counts), count in sorted(kinds.items(), key=lambda kind: kind[0][0].tier)
     ]
-    of_nics = (counts for node, counts in ports.items() if not network.roles[node].is_switch)
-    rates = dict.fromkeys(chain.from_iterable(of_nics))
-    nics = [headroom_of(pfc, rate, mtu, cable) for rate in rates]
+    of_nics = (counts for node, counts in ports_of.items() if not network.roles[node].is_switch)
+    nics = [port.headroom(pfc) for port in dict.fromkeys(chain.from_iterable(of_nics))]
     return warnings(spec.queues, pfc, carvings, nics)
 
 
@@ -196,6 +234,8 @@ def pause_tables(
     pause.first_waiting = pause.parked.first = -1
     pause.headroom = np.repeat(pausing.headroom, classes)
     pause.pool = np.repeat(pausing.pool, classes)
+    for name in ("reserved", "xoff", "dynamic_th", "xon_offset", "xon"):
+        setattr(pause, name, np.repeat(np.broadcast_to(getattr(pausing, name), ports), classes))
     ring = np.unique(pausing.delay_ps, return_inverse=True)[1]
     pause.ask_ring = np.repeat(first_ring + ring, classes)
     pool = zeros(Pool, len(pausing.shared))
@@ -208,8 +248,6 @@ def pause_rules(pausing: Pausing, order: Sequence[int], rules: Rules) -> None:
     is_lossless = [traffic_class in pausing.classes for traffic_class in order]
     rules.lossless = sum(1 << place for place, flag in enumerate(is_lossless) if flag)
     rules.nic_class = is_lossless.index(False) if False in is_lossless else 0
-    rules.xoff, rules.xon_offset = pausing.xoff, pausing.xon_offset
-    rules.reserved, rules.dynamic_th = pausing.reserved, pausing.dynamic_th
     rules.buffer_each = 1
     rules.drains = pausing.drain is not None
     if pausing.watchdog is not None:

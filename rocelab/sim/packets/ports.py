@@ -23,9 +23,10 @@ from rocelab.sim.packets.state import State
 
 
 @inlined
-def _is_marked(run: State, number: int, depth: int) -> bool:
+def _is_marked(run: State, number: int, class_: int, depth: int) -> bool:
     """Whether a packet that can be marked is, at a depth above KMIN; it is counted by its depth."""
-    rules, port = run.rules, run.port[number]
+    port = run.port[number]
+    setting = run.setting[port.setting + class_]
     place, step = 0, len(run.marking) // 2
     while step > 0:
         if run.marking[place + step].floor <= depth:
@@ -33,10 +34,10 @@ def _is_marked(run: State, number: int, depth: int) -> bool:
         step //= 2
     by_depth = run.marking[place]
     by_depth.markable += 1
-    if depth <= rules.kmax:
+    if depth <= setting.kmax:
         port.draws += 1
-        limit = (depth - rules.kmin) * rules.pmax // (rules.kmax - rules.kmin)
-        if draw(rules.seed, number, port.draws) >= limit:
+        limit = (depth - setting.kmin) * setting.pmax // (setting.kmax - setting.kmin)
+        if draw(run.rules.seed, number, port.draws) >= limit:
             return False
     by_depth.marked += 1
     return True
@@ -51,7 +52,7 @@ def enqueue(run: State, packet: int, number: int) -> None:
     waits = is_lossless(run, class_)
     place = number * rules.classes + class_
     if (waits and is_switch and not _enter(run, packet, place, size)) or (
-        not waits and is_switch and not _fits(run, number, place, size)
+        not waits and is_switch and not _fits(run, number, class_, size)
     ):
         if port.buffer == at.CUT:
             run.counts.lost_packets += 1
@@ -68,14 +69,14 @@ def enqueue(run: State, packet: int, number: int) -> None:
     if not is_switch and not waits:
         class_ = rules.nic_class
         place = number * rules.classes + class_
-    queue = run.queue[place]
+    queue, setting = run.queue[place], run.setting[port.setting + class_]
     if (
-        rules.marked_classes >> class_ & 1
+        setting.marks
         and row.ce == 0
         and run.flow[row.flow].ecn != at.NOT_ECT
         and is_switch
-        and queue.bytes > rules.kmin
-        and _is_marked(run, number, queue.bytes)
+        and queue.bytes > setting.kmin
+        and _is_marked(run, number, class_, queue.bytes)
     ):
         row.ce = 1
         port.marks += 1
@@ -105,9 +106,12 @@ def _join(run: State, packet: int, number: int, place: int, waits: bool) -> None
 
 
 @inlined
-def _fits(run: State, number: int, place: int, size: int) -> bool:
+def _fits(run: State, number: int, class_: int, size: int) -> bool:
     """Whether a switch's port takes a packet of a class that is not lossless."""
-    queued, limit = run.queue[place].bytes + size, run.port[number].buffer
+    if run.port[number].buffer == at.CUT:
+        return False
+    queued = run.queue[number * run.rules.classes + class_].bytes + size
+    limit = run.setting[run.port[number].setting + class_].buffer
     if run.rules.buffer_each:
         return bool(queued <= limit)
     in_port = run.port[number].depth + size
@@ -189,7 +193,7 @@ def _dequeue(run: State, number: int) -> int:
         port.turn = offset
         queue.deficit -= size
         if queue.deficit < 0:
-            queue.deficit += rules.quantum
+            queue.deficit += run.setting[port.setting + offset].quantum
             port.turn = offset + 1 if offset + 1 < classes else strict
     return int(packet)
 

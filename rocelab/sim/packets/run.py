@@ -192,7 +192,8 @@ def queued_at_first(program: Program, wiring: Wiring, sending: Sending, queues: 
     sends = len(wiring.capacity_bps)
     on_send = np.bincount(paths.sends, np.repeat(bits, np.diff(paths.start)), sends)
     of_nic = np.bincount(nic, bits, sends)
-    if (on_send - of_nic).max(initial=0) > 8 * queues.buffer_bytes:
+    least = min((min(kind.buffer_bytes) for kind in queues.kinds), default=queues.buffer_bytes)
+    if (on_send - of_nic).max(initial=0) > 8 * least:
         return 0
     (used,) = np.nonzero(np.bincount(last, bits, sends))
     sent_s = (of_nic[nic] / wiring.capacity_bps[nic]).max(initial=0)
@@ -303,7 +304,7 @@ def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ..
     """The lossless classes in use, and their rows of `pause`, with pauses that have not ended."""
     if queues.pausing is None:
         return (), run.pause.reshape(len(run.port), 0)
-    order, _ = class_order(sending)
+    order, _ = class_order(sending, queues.strict)
     used = tuple(
         traffic_class for traffic_class in queues.pausing.classes if traffic_class in order
     )

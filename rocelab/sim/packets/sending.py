@@ -18,9 +18,9 @@ from rocelab.jobs.messages import Messages
 from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.jobs.transport import Ecn, Strategy, TransportSpec
 from rocelab.labfile.model import LabSpec
+from rocelab.labfile.portsettings import STRICT_CLASSES, ClassQueues, PortSettings
 from rocelab.planning.queues import (
     ETHERNET_HEADER_BYTES,
-    STRICT_CLASSES,
     burst_bytes,
     class_of_dscp,
     strictness,
@@ -30,7 +30,7 @@ from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.pausing import Pausing, pausing_of
+from rocelab.sim.packets.pausing import Pausing, pausing_of, places_of
 from rocelab.sim.packets.state import Rates
 from rocelab.wire.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
 
@@ -164,6 +164,15 @@ class Queues:
     pausing: Pausing | None = None
     """None without lossless classes."""
 
+    kinds: tuple[ClassQueues, ...] = ()
+    """What ports have instead, by class, where they differ."""
+
+    kind: Longs | int = 0
+    """2L, or of all: the place in `kinds`."""
+
+    strict: tuple[int, ...] = STRICT_CLASSES
+    """The classes that go before all others, in descending order."""
+
 
 def gathering_of(network: Network) -> Gathering:
     """Of a lab's agents, one on each server."""
@@ -176,7 +185,8 @@ def queues_of(
     spec: LabSpec, network: Network, ports: PortModel, hop_latency_ns: float, seed: int
 ) -> Queues:
     """Those of a lab, with ports of a model. seed: of marks. Raises as `pausing_of`."""
-    queues = spec.queues
+    queues, settings = spec.queues, PortSettings(spec.queues)
+    kinds, kind = _kinds(settings, network)
     rates, rate = np.unique(network.capacity_bps, return_inverse=True)
     bursts = [
         burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu, network.family)
@@ -193,7 +203,23 @@ def queues_of(
         np.array(bursts, np.int64)[rate],
         seed,
         pausing_of(spec, network, ports, hop_latency_ns),
+        kinds,
+        kind,
+        settings.strict_classes,
     )
+
+
+def _kinds(settings: PortSettings, network: Network) -> tuple[tuple[ClassQueues, ...], Longs | int]:
+    """What ports have where they differ, and which each send has."""
+    if settings.is_uniform:
+        return (), 0
+    kinds: dict[ClassQueues, int] = {}
+    numbers = []
+    for send, place in enumerate(places_of(network)):
+        is_switch = network.roles[network.sender[send]].is_switch
+        queues = settings.queues(place) if is_switch else None
+        numbers.append(0 if queues is None else kinds.setdefault(queues, len(kinds)))
+    return tuple(kinds), np.array(numbers, np.int64)
 
 
 def ack_bytes(family: Family) -> int:
@@ -280,11 +306,11 @@ def admission_of(
     )
 
 
-def class_order(sending: Sending) -> tuple[list[int], int]:
+def class_order(sending: Sending, strict: Sequence[int] = STRICT_CLASSES) -> tuple[list[int], int]:
     """The traffic classes in use, the strict ones first, and how many are strict."""
     columns = (sending.data_class, sending.ack_class, sending.cnp_class)
     used = sorted(
         set(np.concatenate(columns).tolist()),
-        key=lambda traffic_class: (strictness(traffic_class), traffic_class),
+        key=lambda traffic_class: (strictness(traffic_class, strict), traffic_class),
     )
-    return used, sum(traffic_class in STRICT_CLASSES for traffic_class in used)
+    return used, sum(traffic_class in strict for traffic_class in used)

@@ -240,6 +240,18 @@ class Turns:
     last: int
 
 
+class ClassSetting:
+    """Of a class of ports of one kind: the most bytes that it holds, its marking line, whether it
+    is marked, and the bytes that it sends before the next one that shares its port."""
+
+    buffer: int
+    kmin: int
+    kmax: int
+    pmax: int
+    marks: int
+    quantum: int
+
+
 class Port:
     """A port: the sending end of a link."""
 
@@ -265,6 +277,9 @@ class Port:
 
     early: int
     """The ring by which packets leave as they begin, -1 for none."""
+
+    setting: int
+    """The row of its first class in the table of that name."""
 
 
 class Host:
@@ -316,6 +331,11 @@ class Pause:
     beyond_highest: int
     is_over: int
     headroom: int
+    xoff: int
+    dynamic_th: int
+    xon: int
+    xon_offset: int
+    reserved: int
     pool: int
     refused: int
     ask_ring: int
@@ -410,11 +430,6 @@ class Rules:
 
     classes: int
     strict: int
-    kmin: int
-    kmax: int
-    pmax: int
-    marked_classes: int
-    quantum: int
     seed: int
     cuts_through: int
     port_rings: int
@@ -422,10 +437,6 @@ class Rules:
     lossless: int
     nic_class: int
     drains: int
-    xoff: int
-    xon_offset: int
-    reserved: int
-    dynamic_th: int
     detection_ps: int
     restoration_ps: int
     discards_all: int
@@ -474,6 +485,7 @@ class State(NamedTuple):
     """A row for each set of parameters (`rocelab.sim.packets.control`)."""
 
     port: Records[Port]
+    setting: Records[ClassSetting]
     queue: Records[Queue]
     """A row per class of each port, the strict ones first."""
 

@@ -77,16 +77,38 @@ def test_a_rate_beyond_32_bits_is_in_its_own_attribute() -> None:
 
 def test_settings_have_the_line_the_bins_and_the_classes() -> None:
     made = plan_with({"buffer": "1MB", "marked": [3, 4], "ecn": {"kmin": "10KB", "kmax": "20KB"}})
-    words = struct.unpack("=38Q64B", marker.settings(made))
-    assert words[:4] == (1_000_000, 10_000, 20_000, round(0.2 * 2**31))
-    assert words[4:36] == made.bin_edges_bytes
-    assert words[36:38] == (0b11000, 0)
-    assert words[38:] == made.class_of_dscp
+    words = struct.unpack("=66Q64B", marker.settings(made, 0))
+    assert words[:8] == (1_000_000,) * 8
+    assert words[8:16] == (10_000,) * 8
+    assert words[16:24] == (20_000,) * 8
+    assert words[24:32] == (round(0.2 * 2**31),) * 8
+    assert words[32:64] == made.bin_edges_bytes
+    assert words[64:66] == (0b11000, 0)
+    assert words[66:] == made.class_of_dscp
+
+
+def test_classes_of_a_profile_have_their_own_limits_lines_and_turns() -> None:
+    made = plan_with({"profile": "arista-7060x6-64pe"})
+    words = struct.unpack("=66Q64B", marker.settings(made, 0))
+    assert words[8 + 3], words[16 + 3] == (131_072, 262_144)
+    assert words[24 + 3] == round(0.05 * 2**31)
+    assert words[64:66] == (0b11000, 0b11000)
+    tree = htb.tree(400_000_000, 9000, (0, 3, 6), made.strict_classes, made.quanta(0, 9000))
+    quanta = {
+        packet["handle"]: options_of(packet)["TCA_HTB_PARMS"]["quantum"]
+        for packet in map(decoded, tree[2:])
+    }
+    assert quanta == {
+        htb.class_id(0): 9014,
+        htb.class_id(3): 2 * 9014,
+        htb.class_id(6): 7 * 9014,
+    }
+    assert made.strict_classes == ()
 
 
 def test_red_looks_at_the_queue_as_it_is_and_drops_only_at_the_buffer() -> None:
     made = plan_with({"buffer": "1MB", "ecn": {"kmin": "10KB", "kmax": "20KB", "pmax": 0.2}})
-    attributes = netlink.attributes(red.red_options(made))
+    attributes = netlink.attributes(red.red_options(made.ecn, made.buffer_bytes))
     limit, low, high, w_log, _, scell_log, flags = struct.unpack("=IIIBBBB", attributes[1])
     assert (limit, low, high, w_log, scell_log, flags) == (1_000_000, 10_000, 20_000, 0, 0, 0)
     assert len(attributes[2]) == 256

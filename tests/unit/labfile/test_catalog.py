@@ -157,7 +157,7 @@ def test_the_lab_to_copy_has_every_key_of_its_kind_and_the_defaults() -> None:
 
     assert {str(key) for key in left_out} == {
         *("routing.bfd.interval", "routing.bfd.multiplier", "scheme.kind of ecmp", "queues.pfc"),
-        "links.delay",
+        *("links.delay", "queues.profile", "queues.roles", "queues.links"),
         *(f"routing.{key}" for key in ("policy", "templates", "config", "daemons", "expect")),
         *(str(key) for key in FIELDS if key.block[:2] in OWN),
         *(str(key) for key in FIELDS if key.block[:2] == ("queues", "pfc")),
