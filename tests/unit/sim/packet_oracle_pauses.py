@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from rocelab.base.arrays import NONE
+from rocelab.base.arrays import NONE, Longs
 from rocelab.sim.packets.pausing import Pausing
 
 if TYPE_CHECKING:
@@ -40,17 +40,22 @@ class Lane:
         """The lanes into the same switch."""
         return [lane for lane in self.oracle.lanes if lane.pool == self.pool != NONE]
 
+    def number(self, name: str) -> int:
+        """That of its own send, or of all."""
+        column: Longs | int = getattr(self.pausing, name)
+        return column if isinstance(column, int) else int(column[self.port.number])
+
     @property
     def excess(self) -> int:
         """What it has of what all share: neither in headroom nor reserved."""
-        return max(sum(self.held) - self.beyond - self.pausing.reserved, 0)
+        return max(sum(self.held) - self.beyond - self.number("reserved"), 0)
 
     @property
     def xoff(self) -> int:
         free = max(int(self.pausing.shared[self.pool]) - sum(i.excess for i in self.neighbours), 0)
-        if self.pausing.xoff:
-            return min(self.pausing.xoff, self.excess + free)
-        return int(free * Fraction(2) ** self.pausing.dynamic_th)
+        if self.number("xoff"):
+            return min(self.number("xoff"), self.excess + free)
+        return int(free * Fraction(2) ** self.number("dynamic_th"))
 
     def admits(self, packet: Packet) -> bool:
         if not self.is_over:
@@ -77,8 +82,8 @@ class Lane:
 
     def look(self) -> bool:
         """Let the sender go on if this is below XON; whether it was asked to."""
-        xon = max(self.xoff - self.pausing.xon_offset, 0)
-        excess = max(sum(self.held) - self.pausing.reserved, 0)
+        xon = max(self.xoff - self.number("xon_offset"), self.number("xon"))
+        excess = max(sum(self.held) - self.number("reserved"), 0)
         resumes = self.is_over and not self.beyond and excess <= xon
         if resumes:
             self.ask(False)
