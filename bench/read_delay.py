@@ -42,16 +42,18 @@ def measure_delay(seconds: float, *, busy: bool, switch_interval_s: float) -> Re
         with LinkWatch({"probe": probe.descriptor}) as watch:
             reader = threading.Thread(target=read, name="links")
             reader.start()
-            probe.start()
-            deadline = time.monotonic() + seconds
-            while (left_s := deadline - time.monotonic()) > 0:
-                if busy:
-                    sum(range(1000))
-                else:
-                    time.sleep(left_s)
-            probe.stop()
-            stopping.set()
-            reader.join()
+            try:
+                probe.start()
+                deadline = time.monotonic() + seconds
+                while (left_s := deadline - time.monotonic()) > 0:
+                    if busy:
+                        sum(range(1000))
+                    else:
+                        time.sleep(left_s)
+                probe.stop()
+            finally:
+                stopping.set()
+                reader.join()
     finally:
         sys.setswitchinterval(before_s)
         probe.close()
