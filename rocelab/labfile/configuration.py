@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from rocelab.base.errors import Problem, SpecError
 from rocelab.base.files import NotTextError, TooLargeError, read_input, text_of
@@ -37,7 +37,8 @@ class ConfigSpec(SpecModel):
     """
 
     files: Annotated[
-        str | Mapping[str, str],
+        Annotated[str, WithJsonSchema({"type": "string", "pattern": r"\{node\}"})]
+        | Mapping[str, str],
         Field(
             description="the file of each switch, relative to the lab's: a path with {node}, or a "
             "block of a path for some nodes; other switches run what the kit renders"

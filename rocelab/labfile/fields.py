@@ -242,6 +242,14 @@ def _phrase(declared: DeclaredType) -> str:
     return names.get(kind, "something else")
 
 
+def is_above_zero(declared: DeclaredType) -> bool:
+    """Whether a number of that type is not 0 or less."""
+    return any(
+        (isinstance(item, Ge) and item.ge > 0) or (isinstance(item, Gt) and item.gt >= 0)  # type: ignore[operator]
+        for item in declared.metadata
+    )
+
+
 def _limits(declared: DeclaredType, quantity: UnitScale | None = None) -> str:
     def write(value: object) -> str:
         return quantity.written(value) if quantity and isinstance(value, int) else f"{value}"

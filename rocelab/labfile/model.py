@@ -190,7 +190,7 @@ class RoutingSpec(SpecModel):
     config: Annotated[
         ConfigSpec | None,
         Field(description="the files of whole switches, such as configs/{node}.conf"),
-        short_form({"type": "string"}),
+        short_form({"type": "string", "pattern": r"\{node\}"}),
     ] = None
     daemons: Annotated[
         Mapping[str, Annotated[tuple[DaemonName, ...], Field(strict=False, min_length=1)]],

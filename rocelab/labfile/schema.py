@@ -15,7 +15,14 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from rocelab.labfile.base import SHORT_FORM
-from rocelab.labfile.fields import default_text, keys_of, of_field, phrase, quantity_of
+from rocelab.labfile.fields import (
+    default_text,
+    is_above_zero,
+    keys_of,
+    of_field,
+    phrase,
+    quantity_of,
+)
 from rocelab.labfile.model import HashingSpec, LabSpec, RoutingSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 
@@ -26,6 +33,8 @@ Definitions = Mapping[type[BaseModel], Schema]
 """The definitions of a schema by their models: two packages may have classes of one name, which
 pydantic then gives other keys."""
 _MODEL = "$model"
+_ABOVE_ZERO = "^(?=[0-9.]*[1-9])"
+"""Begins a pattern of quantities that are not 0."""
 _ABOUT = ("title", "description", "default")
 
 
@@ -80,6 +89,8 @@ def _write_as_people_do(model: type[BaseModel], schema: Schema) -> None:
         if quantity is not None:
             for limit in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
                 written.pop(limit, None)
+            if is_above_zero(declared) and "pattern" in written:
+                written["pattern"] = quantity.pattern.replace("^", _ABOVE_ZERO, 1)
             if info.default is not None:
                 written["default"] = default_text(info)
             _describe(written, phrase(declared))

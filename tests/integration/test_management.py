@@ -149,7 +149,7 @@ def test_ansible_of_pypi_gets_in_and_its_modules_run_in_the_node(
             text=True,
             check=True,
             timeout=RUN_LIMIT_S,
-            env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "ansible")},
+            env={**os.environ, "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_REMOTE_TEMP": str(tmp_path)},
         ).stdout
 
     assert ansible("all", "-m", "ping").count('"ping": "pong"') == len(lab.fabric.nodes)

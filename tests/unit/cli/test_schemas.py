@@ -28,6 +28,7 @@ SHIPPED = [
     (SchemaKind.SWEEP, ROOT / "examples/uplinks.yaml"),
     (SchemaKind.LAB, ROOT / "examples/two-racks.yaml"),
 ]
+LAB: dict[str, Any] = {"name": "mine", "fabric": {"kind": "clos", "racks": 2, "spines": 2}}
 DRILL = {
     "name": "mine",
     "lab": "tiny",
@@ -66,12 +67,27 @@ def test_a_file_that_ships_names_its_schema_and_fits_it(kind: SchemaKind, path: 
         (SchemaKind.JOB, {"jobs": [{"name": "one", "trainings": {}}]}),
         (SchemaKind.FLOWS, {"flows": [{"source": "srv1-1", "to": "srv2-1"}]}),
         (SchemaKind.SWEEP, {"lab": "tiny", "jobs": "allreduce"}),
+        (SchemaKind.LAB, {**LAB, "links": {"rate": "0.0G"}}),
+        (SchemaKind.LAB, {**LAB, "routing": {"hold": "0s"}}),
+        (SchemaKind.LAB, {**LAB, "routing": {"config": "configs/rtsw1.conf"}}),
+        (SchemaKind.DRILL, {**DRILL, "traffic": {"duration": "0 ms"}}),
     ],
 )
 def test_an_editor_marks_a_key_or_value_that_there_is_not(
     kind: SchemaKind, data: dict[str, Any]
 ) -> None:
     assert problems(kind, data)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"links": {"rate": "0.5G", "delay": "0us"}},
+        {"routing": {"hold": "10s", "config": "configs/{node}.conf"}},
+    ],
+)
+def test_values_at_their_limits_fit(keys: dict[str, Any]) -> None:
+    assert problems(SchemaKind.LAB, {**LAB, **keys}) == []
 
 
 @pytest.mark.parametrize(
