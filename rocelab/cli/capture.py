@@ -26,7 +26,8 @@ def capture(
         list[str],
         typer.Argument(
             metavar="PORT...",
-            help="Interfaces of nodes, such as rtsw1:ctsw1; several are one capture.",
+            help="Interfaces of nodes, such as rtsw1:ctsw1, or NICs, such as srv2-1:2; several are "
+            "one capture.",
             autocompletion=complete_port,
             show_default=False,
         ),
@@ -57,11 +58,11 @@ def capture(
     With several ports, packets are written 0.1 s late, to be in order of time.
     """
     from rocelab.base.outputs import output_file
-    from rocelab.observe.portcapture import PortCapture, port_named
+    from rocelab.observe.portcapture import PortCapture, ports_named
 
     need_root("capturing in a node")
     chosen = running_lab(lab)
-    named = [port_named(chosen, port) for port in ports]
+    named = [port for text in ports for port in ports_named(chosen, text)]
     is_stream = file == STDOUT
     if is_stream:
         _check_stdout()

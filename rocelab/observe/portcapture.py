@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from rocelab.base.errors import InputError
+from rocelab.jobs.placement import find_nic
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.observe.pcapng import (
@@ -43,6 +44,17 @@ class PortName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.node}:{self.interface}"
+
+
+def ports_named(lab: RunningLab, text: str) -> tuple[PortName, ...]:
+    """The ports that users call `text`: that of `port_named`, or those of a NIC, `srv2-1:2`. Raises
+    InputError if the lab has none."""
+    name, _, number = text.partition(":")
+    node = lab.fabric.node_by_name.get(name)
+    if node is None or node.is_switch or not number.isdecimal():
+        return (port_named(lab, text),)
+    links = find_nic(lab.fabric, text).links
+    return tuple(PortName(name, link.port(name).interface) for link in links)
 
 
 def port_named(lab: RunningLab, text: str) -> PortName:

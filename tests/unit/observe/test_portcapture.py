@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from rocelab.base.errors import InputError
+from rocelab.lab.lab import Lab
 from rocelab.observe import portcapture
-from rocelab.observe.portcapture import PortCapture, PortName
+from rocelab.observe.portcapture import PortCapture, PortName, ports_named
 
 TCPDUMP = """
 import signal, struct, sys, time
@@ -88,3 +90,21 @@ def test_packets_that_a_port_lost_are_counted_and_those_after_the_last_one_are_n
     assert captured([(10,)])[1] == 7
     assert captured([(10, 20)], count=1)[1] == 3
     assert captured([(10,), (20,)])[1] == 14
+
+
+@pytest.mark.parametrize(
+    ("lab", "text", "ports"),
+    [
+        ("zone-small", "rtsw1:ctsw2", ["rtsw1:ctsw2"]),
+        ("zone-small", "srv2-1:1", ["srv2-1:rtsw2"]),
+        ("hpn-small", "srv2-1:2", ["srv2-1:s2-tor2a", "srv2-1:s2-tor2b"]),
+    ],
+)
+def test_a_port_is_named_by_its_interface_or_its_nic(lab: str, text: str, ports: list[str]) -> None:
+    named = ports_named(Lab.planned(lab).unstarted(), text)
+    assert list(map(str, named)) == ports
+
+
+def test_a_nic_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InputError, match="srv2-1 has no NIC 9"):
+        ports_named(Lab.planned("zone-small").unstarted(), "srv2-1:9")
