@@ -6,7 +6,6 @@ others inject by hand. The result says by what it was disturbed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from rocelab.base.progress import Progress, ProgressSink, no_progress
@@ -66,7 +65,7 @@ def run_open_probes(
                 progress(Progress("seconds", (now_ns - run.zero_ns) // SECOND_NS, total))
             if is_stopped() or _has_settled(lab, by_hand, fib):
                 break
-            time.sleep(POLL_S)
+            run.wait(POLL_S)
         measured = run.finish()
         disturbed = by_hand.disturbances(run.zero_ns)
     return ProbeReport(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocelab.base.errors import InputError
-from rocelab.base.quantities import duration, share
+from rocelab.base.quantities import Unit, formatted, share
 from rocelab.base.templates import template
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment, carriers
@@ -58,10 +58,10 @@ def recorded_page(feed: Feed, traffic: Mapping[str, Any]) -> str:
         began=_clock(moments[0].t_ns),
         ended=_clock(moments[-1].t_ns),
         version=version("rocelab"),
-        duration=duration,
         share=share,
         dilation=run.dilation,
         traffic=traffic if traffic["state"] not in (None, "running") else None,
+        outages=[_outage(outage) for outage in traffic.get("outages", ())],
         links=busiest(lab.fabric, moments),
         events=[_row(event) for event in run.events[-MOST_ROWS:]],
         earlier=max(0, len(run.events) - MOST_ROWS),
@@ -182,6 +182,17 @@ def _row(event: Entry) -> tuple[float, str, str]:
     left_out = ("t_ns", "until_ns", "kind", "event", "links", "nodes", "dark")
     said = (f"{key} {value}" for key, value in event.items() if key not in left_out)
     return event["t_ns"] / NS_PER_S, event["kind"], ", ".join(said)
+
+
+def _outage(outage: Mapping[str, Any]) -> tuple[str, ...]:
+    """A flow of the newest traffic that was out, as `rocelab.live.impact` has it, in words."""
+    out_ns, lost = outage["out_ns"], outage["lost"]
+    out = "-" if outage["restored"] else "to the end"
+    if out_ns is not None:
+        out = formatted(out_ns, Unit.NS, outage["resolution_ns"])
+    packets = f"{outage['retransmitted']:,} sent again" if lost is None else f"{lost:,} lost"
+    ends = outage["flow"], outage["source"], outage["destination"]
+    return (*ends, out, packets, outage["event"] or "no fault")
 
 
 def _clock(t_ns: int) -> str:

@@ -136,6 +136,10 @@ class FaultedRun(Holding):
         """Begin and end every fault at its time after time 0; `wait` sleeps until an instant."""
         self._problems += carry_out(self.injector, self._faults, self.zero_ns, wait, self._prepared)
 
+    def wait(self, seconds: float) -> None:
+        """Let the flows go on for so long. Raises MachineError as soon as an agent has ended."""
+        self._session.wait(seconds)
+
     def finish(self, hashing: Sequence[HashingRun] = (), problems: Sequence[str] = ()) -> ProbeRun:
         """End the traffic, restore remaining faults, and measure.
 

@@ -10,6 +10,7 @@ A session runs probe flows, jobs, or both; `stop` returns a `TrafficResult`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -135,6 +136,10 @@ class TrafficSession(Holding):
         self._start_ns = monotonic_ns() + START_DELAY_NS
         self._group.send_to_all({"do": "start", "at_ns": self._start_ns})
         return self._start_ns + self._clock_offset_ns
+
+    def wait(self, seconds: float) -> None:
+        """Let probes go on for so long. Raises MachineError as soon as an agent has ended."""
+        deque(self._group.messages(seconds), maxlen=0)  # of probes there are none
 
     def wait_for_jobs(self, progress: ProgressSink = no_progress, calm_ns: int = 0) -> None:
         """Wait until every job has finished its iterations or duration, a queue pair has failed, or

@@ -396,6 +396,17 @@ def test_a_job_ends_with_its_server(lab: RunningLab) -> None:
 
 
 @pytest.mark.usefixtures("unserved")
+def test_probes_end_at_once_when_an_agent_is_killed(lab: RunningLab) -> None:
+    with served(lab) as server:
+        assert server.post("/probes", {"flows": 8, "duration": "5m"})[0] == 201
+        os.kill(agents_of(lab)[0], signal.SIGKILL)
+        wait_until(lambda: server.read("/traffic")["state"] == "failed")
+        assert "something killed it" in server.read("/traffic")["error"]
+        assert agents_of(lab) == []
+        assert user_of(LabFiles(lab.name)) is None
+
+
+@pytest.mark.usefixtures("unserved")
 def test_read_only_breaks_nothing(lab: RunningLab) -> None:
     with served(lab, "--read-only") as server:
         assert server.read("/fabric.json")["read_only"] is True

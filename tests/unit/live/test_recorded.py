@@ -194,7 +194,14 @@ def test_the_page_has_the_figures_of_traffic_and_why_they_do_not_count(
     for number in range(2):
         feed.history.add({}, {}, None, reading(fabric, AT + number * S))
     headline = {"title": "busbw", "median": "41 Gb/s", "minimum": "40", "maximum": "42", "n": 5}
-    outage = {"flow": "f15", "source": "srv1-1", "destination": "srv3-1", "out_ns": 127_000_000}
+    outage = {
+        "flow": "f15",
+        "source": "srv1-1",
+        "destination": "srv3-1",
+        "out_ns": 127_000_000,
+        "resolution_ns": 2_000_000,
+        "restored": True,
+    }
     traffic = {
         "state": state,
         "kind": "job",
@@ -204,15 +211,20 @@ def test_the_page_has_the_figures_of_traffic_and_why_they_do_not_count(
         "problems": ("not valid because [late]",),
         "errors": (),
         "disturbed": ("carrier-down of rtsw1:ctsw1, from 1 s after the start for 2 s",),
-        "outages": [{**outage, "lost": 386, "event": "carrier-down of rtsw1:ctsw1"}],
+        "outages": [
+            {**outage, "lost": 386, "event": "carrier-down of rtsw1:ctsw1"},
+            {**outage, "lost": None, "out_ns": 900_000, "retransmitted": 1200, "event": None},
+        ],
     }
     page = recorded_page(feed, traffic)
     for text in (
         "41 Gb/s",
         "not valid because [late]",
         "Disturbed by carrier-down",
-        "127 ms",
-        "386",
+        ">127 ms<",
+        ">386 lost<",
+        ">&lt; 2 ms<",
+        ">1,200 sent again<",
     ):
         assert text in page
     assert state in page
