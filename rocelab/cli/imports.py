@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +14,8 @@ from rocelab.report.console import note, say, write
 
 if TYPE_CHECKING:
     from rocelab.fabrics.kinds.clos import ClosSpec
+    from rocelab.importing.topology import ImportedTopology
     from rocelab.planning.shape import DrawnGraph
-    from rocelab.render.import_roles import ImportedTopology
 
 _SHOWN = 6
 _STATEMENTS = 3
@@ -26,8 +26,10 @@ def import_topology(
     topology: Annotated[
         Path,
         typer.Argument(
-            metavar="TOPOLOGY",
-            help="A topology of containerlab (mine.clab.yml), or of netlab as JSON "
+            metavar="SOURCE",
+            help="A list of cables (.csv: a_node, a_port, b_node, b_port, rate), a drawing of "
+            "graphviz (.dot), a config_db.json of SONiC or a folder of them, a folder of LLDP "
+            "neighbours as JSON, a topology of containerlab (mine.clab.yml), or of netlab as JSON "
             "(`netlab create -o json`).",
             show_default=False,
         ),
@@ -40,38 +42,104 @@ def import_topology(
             "--role",
             metavar="NODE=ROLE",
             help="The role of a node: server, leaf, spine or core, or none to leave it out. NODE "
-            "may "
-            "be a pattern such as 'l*'. Can be repeated; the last one decides.",
+            "may be a pattern such as 'l*'. Can be repeated; the last one decides.",
             show_default=False,
         ),
     ] = None,
+    servers: Annotated[
+        int,
+        typer.Option(
+            "--servers",
+            metavar="N",
+            min=0,
+            max=16,
+            help="If SOURCE has no servers, add so many to each leaf.",
+        ),
+    ] = 0,
+    graph: Annotated[
+        bool,
+        typer.Option(
+            "--graph",
+            help="Write every node and link, with ports and numbers, also where SOURCE is a Clos.",
+        ),
+    ] = False,
 ) -> None:
-    """Write a lab file for the Clos of a topology, or report which part of it is not a Clos.
+    """Write a lab file for the network that other tools describe.
 
-    The command says what it takes each node for, and asks for --role where the file leaves it open.
-    Addresses, ASNs and policy are rocelab's own; the command lists what the bound FRR
-    configurations say of them. `rocelab adopt` takes a running lab as it is.
+    The command says what it takes each node for, and what it did not take. A topology of
+    containerlab or netlab that is a regular Clos becomes the short form, with addresses and AS
+    numbers of rocelab's own. `rocelab adopt` takes a running lab as it is.
+
+    rocelab import cables.csv --servers 2 -o mine.yaml
+
+    rocelab import switches/ --role 'bl*=core'
     """
     from rocelab.base.outputs import output_file
+    from rocelab.importing.readers import read_topology
     from rocelab.labfile.base import safe_name
-    from rocelab.planning.shape import clos_in
-    from rocelab.render.import_roles import drawn_of
-    from rocelab.render.imported import read_topology
 
     target = None if file is None else output_file(file, overwrite=force)
     imported = read_topology(topology, os.environ)
-    drawn, left_out = drawn_of(imported, role or ())
     name = safe_name(imported.name) or "imported"
-    text = lab_text(name, clos_in(drawn), topology)
+    text, notes = _lab(name, imported, topology, role or (), servers, as_graph=graph)
     if target is None:
         write([text])
     else:
         target.write(text)
-        say(f"the lab of {topology} is in {file}")
+        say(f"the lab of {topology} is in {file}: `rocelab up {file}`")
     if name != imported.name:
         note(f"the lab is called {name}: {imported.name} is no name of a lab")
-    _note_the_nodes(drawn, (*imported.left_out, *left_out))
+    for line in notes:
+        note(line)
     _note_the_rest(imported)
+
+
+def _lab(
+    name: str,
+    imported: ImportedTopology,
+    source: Path,
+    options: Sequence[str],
+    servers: int,
+    *,
+    as_graph: bool,
+) -> tuple[str, list[str]]:
+    """The text of a lab, and what was decided for it. Raises InputError for what is neither."""
+    from rocelab.base.errors import InputError
+    from rocelab.importing.roles import drawn_of
+    from rocelab.planning.shape import clos_in
+
+    if as_graph or servers or imported.is_graph:
+        return _graph(name, imported, source, options, servers)
+    drawn, left_out = drawn_of(imported, options)
+    try:
+        clos = clos_in(drawn)
+    except InputError as error:
+        text, notes = _graph(name, imported, source, options, servers)
+        return text, [f"{error.message}: it is written as a graph", *notes]
+    return lab_text(name, clos, source), list(_of_nodes(drawn, (*imported.left_out, *left_out)))
+
+
+def _graph(
+    name: str, imported: ImportedTopology, source: Path, options: Sequence[str], servers: int
+) -> tuple[str, list[str]]:
+    from rocelab.base.wording import counted, printable
+    from rocelab.importing.labs import graph_lab, guesses
+    from rocelab.labfile.load import validate
+    from rocelab.labfile.model import LabSpec
+    from rocelab.labfile.source import parse_source, written
+
+    lab = graph_lab(name, imported, options, servers)
+    text = f"# The network of {printable(source.name)}; `rocelab plan` shows what it means.\n\n"
+    text += written(lab.body)
+    validate(parse_source(text, f"the lab of {source}"), LabSpec)
+    notes = [f"guessed to be {role}: {_some(nodes)} (--role)" for role, nodes in guesses(lab)]
+    if lab.added:
+        notes.append(f"added: {counted(len(lab.added), 'server')}, {_some(lab.added)}")
+    if "server" not in lab.roles.values():
+        notes.append("the lab has no servers: traffic needs some, see --servers")
+    if lab.left_out:
+        notes.append(f"left out: {_some(lab.left_out)}")
+    return text, notes
 
 
 def lab_text(name: str, fabric: ClosSpec, topology: Path) -> str:
@@ -87,20 +155,20 @@ def lab_text(name: str, fabric: ClosSpec, topology: Path) -> str:
     return head + written(body)
 
 
-def _note_the_nodes(drawn: DrawnGraph, left_out: Sequence[str]) -> None:
-    """Note on stderr what each node was taken for, and what was left out."""
-    from rocelab.render.import_roles import TIER_NAMES
+def _of_nodes(drawn: DrawnGraph, left_out: Sequence[str]) -> Iterator[str]:
+    """What each node was taken for, and what was left out."""
+    from rocelab.importing.roles import TIER_NAMES
 
     for tier, name in enumerate(TIER_NAMES):
         if nodes := drawn.of_tier(tier):
-            note(f"taken as {name}: {_some(nodes)}")
+            yield f"taken as {name}: {_some(nodes)}"
     if left_out:
-        note(f"left out: {_some(left_out)}")
+        yield f"left out: {_some(left_out)}"
 
 
 def _note_the_rest(imported: ImportedTopology) -> None:
     """Note on stderr what the nodes are configured with there, summed up by what it is about."""
-    from rocelab.render.import_policy import kind_of
+    from rocelab.importing.policy import kind_of
 
     by_kind: dict[str, dict[str, list[str]]] = {}
     for node, statements in imported.configured.items():

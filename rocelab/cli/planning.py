@@ -52,7 +52,10 @@ def _print_plan(fabric: Fabric) -> None:
     say(f"lab {fabric.name}: {nodes}, {links}")
     show_blocks(_node_table(fabric), _link_table(fabric))
     if fabric.servers:
-        show_blocks(_uplink_table(fabric))
+        if fabric.is_tiered:
+            show_blocks(_uplink_table(fabric))
+        else:
+            say("Uplink ratios: not applicable, as the fabric has no tiers.")
     show_blocks(_ecmp_table(fabric), _address_table(fabric))
     say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
@@ -331,6 +334,7 @@ def _address_table(fabric: Fabric) -> Table:
 def _address_use(fabric: Fabric) -> str:
     from ipaddress import ip_network
 
+    from rocelab.base.wording import listed
     from rocelab.fabrics.addressing import SPACE_SIZE, SPACE_TEXT
 
     originated = sum(
@@ -338,6 +342,8 @@ def _address_use(fabric: Fabric) -> str:
     )
     linked = 2 * len(fabric.trunks) if fabric.numbered else 0
     used = originated + linked
+    if not fabric.spec.is_usual:
+        return f"Addresses are from {listed(fabric.space, 'and')}."
     return (
         f"Addresses: {used:,} of the {SPACE_SIZE:,} of {SPACE_TEXT} are in use "
         f"({share(used / SPACE_SIZE)})."

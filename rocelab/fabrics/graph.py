@@ -195,7 +195,7 @@ class LinkSpec(WiringSpec):
         Field(ge=1, le=64, description="the server's NIC of which this is a port, if it has two"),
     ] = None
     addresses: Annotated[
-        tuple[tuple[Interface, Interface], ...],
+        tuple[Annotated[tuple[Interface, Interface], Field(strict=False)], ...],
         Field(
             strict=False,
             max_length=2,

@@ -1,7 +1,9 @@
 """Reads a list of cables: a CSV with a line for each, or a drawing of graphviz's language.
 
 The columns of a CSV are `a_node`, `a_port`, `b_node`, `b_port`, and what a cable has of its own:
-`rate`, `mtu`, `delay`. The result is the links of a fabric of kind `graph`.
+`rate`, `mtu`, `delay`, `queues`. An edge of a drawing is `"leaf1":"swp51" -- "spine1":"swp1"`, as
+validators of cabling have it, with the same attributes. The result is the links of a fabric of kind
+`graph`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,11 @@ _CABLES = TableFormat(
 
 def read_cables(path: Path) -> YamlSource:
     """The links in a list of cables, each with its line. Raises SpecError."""
+    if path.suffix.lower() in (".dot", ".gv"):
+        # Here and not above: only drawings need its grammar.
+        from rocelab.labfile.drawings import read_drawing
+
+        return read_drawing(path)
     source = read_table(path, _CABLES)
     rows = source.data["links"]
     assert isinstance(rows, list)

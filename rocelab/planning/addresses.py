@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_network
 
+from rocelab.base.family import Family
 from rocelab.planning.fabric import Fabric
 
 
@@ -31,6 +32,8 @@ class AddressRange:
     """Distinct numbers, not necessarily without gaps: ASNs, addresses, or prefixes."""
 
     use: AddressUse
+    family: Family | None
+    """None for ASNs."""
     roles: tuple[str, ...]
     """Of the nodes, or of both ends of links, the lower first."""
 
@@ -47,12 +50,21 @@ class AddressRange:
 def address_plan(fabric: Fabric, *, by_zone: bool = True) -> tuple[AddressRange, ...]:
     """All ranges in the order of uses, those of a use in build order; with `by_zone` one for each
     zone, else one for all of them. Unnumbered links have none."""
-    members: dict[tuple[AddressUse, tuple[str, ...], int | None], set[str]] = {}
+    members: dict[tuple[AddressUse, Family | None, tuple[str, ...], int | None], set[str]] = {}
     for use, roles, zone, number in _numbers(fabric):
-        members.setdefault((use, roles, zone if by_zone else None), set()).add(number)
+        family = None if use is AddressUse.ASN else Family.of(number)
+        members.setdefault((use, family, roles, zone if by_zone else None), set()).add(number)
     ranges = [
-        AddressRange(*key, len(numbers), min(numbers, key=_order), max(numbers, key=_order))
-        for key, numbers in members.items()
+        AddressRange(
+            use,
+            family,
+            roles,
+            zone,
+            len(numbers),
+            min(numbers, key=_order),
+            max(numbers, key=_order),
+        )
+        for (use, family, roles, zone), numbers in members.items()
     ]
     uses = list(AddressUse)
     return tuple(sorted(ranges, key=lambda part: uses.index(part.use)))
@@ -62,19 +74,21 @@ def _numbers(fabric: Fabric) -> Iterator[tuple[AddressUse, tuple[str, ...], int 
     for node in fabric.switches:
         if node.asn is not None:
             yield AddressUse.ASN, (node.role.name,), node.zone, str(node.asn)
-        if node.loopback is not None:
-            yield AddressUse.LOOPBACK, (node.role.name,), node.zone, node.loopback
+        for loopback in (node.loopback, node.other_loopback):
+            if loopback is not None:
+                yield AddressUse.LOOPBACK, (node.role.name,), node.zone, loopback
     for prefix in fabric.prefixes:
         origin = fabric.node(prefix.origins[0])
         if prefix.per_port:
             yield AddressUse.NIC, (origin.role.name,), origin.zone, prefix.prefix
-        elif prefix.prefix != f"{origin.loopback}/32":
+        elif prefix.prefix.partition("/")[0] not in (origin.loopback, origin.other_loopback):
             yield AddressUse.BLOCK, (origin.role.name,), origin.zone, prefix.prefix
     for link in fabric.links:
         # The ports of a NIC with several share an address, which is no link's.
-        if link.a.address is not None and not link.a.is_shared:
-            zone = fabric.node(link.a.node).zone
-            yield AddressUse.LINK, (link.a.role.name, link.b.role.name), zone, link.a.address
+        zone = fabric.node(link.a.node).zone
+        for address in (link.a.address, link.a.other_address):
+            if address is not None and not link.a.is_shared:
+                yield AddressUse.LINK, (link.a.role.name, link.b.role.name), zone, address
 
 
 def _order(number: str) -> int:

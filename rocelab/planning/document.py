@@ -143,7 +143,10 @@ def _array(key: str, items: Iterable[Mapping[str, object]]) -> Iterator[str]:
 
 
 def uplinks_by_tier(fabric: Fabric) -> tuple[Uplinks, ...]:
-    """The capacities of every tier that has links down and up, lowest tier first."""
+    """The capacities of every tier that has links down and up, lowest tier first; none in a fabric
+    without tiers."""
+    if not fabric.is_tiered:
+        return ()
     down_bps: Counter[str] = Counter()
     up_bps: Counter[str] = Counter()
     for link in fabric.links:

@@ -25,7 +25,7 @@ from rocelab.planning.build import plan
 from rocelab.planning.routes import expected_routes
 from rocelab.planning.zones import divisions
 from rocelab.render.graph import svg
-from rocelab.render.import_roles import group_tier
+from rocelab.importing.roles import group_tier
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.routes import Routes
 from rocelab.results.engines import Engine

@@ -6,6 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
+from rocelab.base.family import Family
 from rocelab.planning.addresses import AddressRange, AddressUse, address_plan
 from tests.helpers.labs import planned
 
@@ -13,16 +14,34 @@ from tests.helpers.labs import planned
 def test_the_plan_of_a_clos_has_its_blocks_loopbacks_links_and_as_numbers() -> None:
     fabric = planned("zone-small")
     assert address_plan(fabric, by_zone=False) == (
-        AddressRange(AddressUse.ASN, ("ctsw",), None, 1, "4200000001", "4200000001"),
-        AddressRange(AddressUse.ASN, ("rtsw",), None, 4, "4200000002", "4200000005"),
-        AddressRange(AddressUse.LOOPBACK, ("ctsw",), None, 4, "198.18.0.32", "198.18.0.35"),
-        AddressRange(AddressUse.LOOPBACK, ("rtsw",), None, 4, "198.18.0.4", "198.18.0.28"),
-        AddressRange(AddressUse.BLOCK, ("rtsw",), None, 4, "198.18.0.0/29", "198.18.0.24/29"),
+        AddressRange(AddressUse.ASN, None, ("ctsw",), None, 1, "4200000001", "4200000001"),
+        AddressRange(AddressUse.ASN, None, ("rtsw",), None, 4, "4200000002", "4200000005"),
         AddressRange(
-            AddressUse.LINK, ("server", "rtsw"), None, 8, "198.18.0.0/31", "198.18.0.26/31"
+            AddressUse.LOOPBACK, Family.IPV4, ("ctsw",), None, 4, "198.18.0.32", "198.18.0.35"
         ),
         AddressRange(
-            AddressUse.LINK, ("rtsw", "ctsw"), None, 32, "198.18.0.36/31", "198.18.0.98/31"
+            AddressUse.LOOPBACK, Family.IPV4, ("rtsw",), None, 4, "198.18.0.4", "198.18.0.28"
+        ),
+        AddressRange(
+            AddressUse.BLOCK, Family.IPV4, ("rtsw",), None, 4, "198.18.0.0/29", "198.18.0.24/29"
+        ),
+        AddressRange(
+            AddressUse.LINK,
+            Family.IPV4,
+            ("server", "rtsw"),
+            None,
+            8,
+            "198.18.0.0/31",
+            "198.18.0.26/31",
+        ),
+        AddressRange(
+            AddressUse.LINK,
+            Family.IPV4,
+            ("rtsw", "ctsw"),
+            None,
+            32,
+            "198.18.0.36/31",
+            "198.18.0.98/31",
         ),
     )
 

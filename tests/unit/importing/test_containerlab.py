@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from rocelab.base.errors import InputError, SpecError
+from rocelab.importing.policy import kind_of
+from rocelab.importing.readers import read_topology
+from rocelab.importing.roles import drawn_of
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import plan
 from rocelab.planning.shape import clos_in
 from rocelab.render.files import write_containerlab
-from rocelab.render.import_policy import kind_of
-from rocelab.render.import_roles import drawn_of
-from rocelab.render.imported import read_topology
 from tests.unit.conftest import CommandLine
 
 LEAF_SPINE = """name: theirs
@@ -237,8 +237,9 @@ def test_the_command_names_what_is_no_clos(rocelab: CommandLine, tmp_path: Path)
     file = tmp_path / "theirs.clab.yml"
     file.write_text(LEAF_SPINE.replace('    - endpoints: ["l1:eth1", "s1:eth1"]\n', ""))
     outcome = rocelab("import", file)
-    assert outcome.code == 2
-    assert "0 cables join l1 and s1, others 1" in outcome.err
+    assert outcome.code == 0
+    assert "no Clos: 0 cables join l1 and s1, others 1: it is written as a graph" in outcome.err
+    assert "kind: graph" in outcome.out
 
 
 NODES = """    s1: {kind: linux, image: frrouting/frr}

@@ -1,44 +1,16 @@
-"""Reads what others drew: topologies of containerlab, and netlab's transformed ones.
-
-Only the shape is read: nodes, what they are, and cables. What else the files of a topology say of
-its nodes is quoted, not followed.
-"""
+"""Reads netlab's transformed topologies: nodes, what they are, and cables with their ports."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rocelab.base.documents import read_text
 from rocelab.base.errors import InputError
 from rocelab.base.wording import shown
-from rocelab.render.import_containerlab import read_containerlab
-from rocelab.render.import_roles import DrawnNode, ImportedTopology
+from rocelab.importing.topology import DrawnLink, DrawnNode, ImportedTopology
 
-_AS_JSON = "write one with `netlab create -o json`"
-
-
-def read_topology(path: Path, environment: Mapping[str, str]) -> ImportedTopology:
-    """The topology in a file: YAML of containerlab, whose variables are expanded from
-    `environment`, or JSON that `netlab create -o json` wrote.
-
-    Raises SpecError or InputError for anything else.
-    """
-    if path.suffix == ".json":
-        return _of_netlab(path, _json(path))
-    return read_containerlab(path, environment)
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    try:
-        document = json.loads(read_text(path, _AS_JSON))
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is not JSON", _AS_JSON) from None
-    if not isinstance(document, dict):
-        raise InputError(f"{path} is no topology of netlab: no JSON object", _AS_JSON)
-    return document
+AS_JSON = "write one with `netlab create -o json`"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -53,24 +25,25 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _of_netlab(path: Path, data: Mapping[str, Any]) -> ImportedTopology:
+def read_netlab(path: Path, data: Mapping[str, Any]) -> ImportedTopology:
     """netlab docs/outputs: `nodes` by name with a `role`, `links` with the interfaces at them."""
     nodes, links = data.get("nodes"), data.get("links")
     if not isinstance(nodes, Mapping) or not isinstance(links, list):
         raise InputError(
             f"{path} is no topology of netlab: it has no nodes and links",
-            _AS_JSON,
+            AS_JSON,
         )
     cables = []
     for link in links:
         interfaces = _list(_mapping(link).get("interfaces"))
         ends = [_text(_mapping(end).get("node")) for end in interfaces]
+        ports = [_text(_mapping(end).get("ifname")) or None for end in interfaces]
         if len(ends) > 2:
             raise InputError(f"{path}: a link of {len(ends)} nodes is no cable: {', '.join(ends)}")
         if unknown := [end for end in ends if end not in nodes]:
             raise InputError(f"{path}: a link ends at {shown(unknown[0])}, which is no node")
         if len(ends) == 2:
-            cables.append((ends[0], ends[1]))
+            cables.append(DrawnLink((ends[0], ports[0]), (ends[1], ports[1])))
     return ImportedTopology(
         str(data.get("name") or path.stem),
         {name: _drawn(_mapping(node)) for name, node in nodes.items()},

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed, name_hint, shown
 from rocelab.fabrics.door import roles
+from rocelab.importing.topology import DrawnNode, ImportedTopology
 from rocelab.planning.shape import DrawnGraph, Pair
 
 NONE = "none"
@@ -35,29 +35,6 @@ _HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnNode:
-    """A node as its file has it. `is_switch` is None if the file does not say, and `doubt` is why;
-    `tier` is what the file says of it: 0 for servers, up to 3."""
-
-    is_switch: bool | None
-    doubt: str = ""
-    tier: int | None = None
-    group: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedTopology:
-    """A topology: its name, its nodes and cables, what was left out of it, and what its nodes are
-    configured with, by node, as far as their files say."""
-
-    name: str
-    nodes: Mapping[str, DrawnNode]
-    cables: Sequence[Pair]
-    left_out: Sequence[str]
-    configured: Mapping[str, tuple[str, ...]]
-
-
 def group_tier(group: str) -> int | None:
     """The tier that the name of a group says, None if it says none."""
     return {**_PLURALS, **_WORDS}.get(group.lower())
@@ -71,7 +48,7 @@ def drawn_of(
 
     Raises InputError for an option that fits nothing, and with every node that is not certain.
     """
-    said = _said(imported.nodes, options)
+    said = roles_of_options(imported.nodes, options)
     left_out = {name for name, role in said.items() if role == NONE}
     cables = [pair for pair in imported.cables if not left_out & set(pair)]
     notes = [f"{name} (--role)" for name in left_out]
@@ -96,7 +73,7 @@ def drawn_of(
     return DrawnGraph(_complete(imported.nodes, tier, cables), cables), tuple(notes)
 
 
-def _said(nodes: Iterable[str], options: Sequence[str]) -> dict[str, str]:
+def roles_of_options(nodes: Iterable[str], options: Sequence[str]) -> dict[str, str]:
     """The role of each node that an option names; a later option goes before an earlier one."""
     said: dict[str, str] = {}
     names = list(nodes)

@@ -17,11 +17,11 @@ import yaml
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import counted, name_hint, shown
+from rocelab.importing.policy import configurations, statements
+from rocelab.importing.roles import group_tier
+from rocelab.importing.topology import DrawnLink, DrawnNode, ImportedTopology
 from rocelab.labfile.topology import TopologyFile, is_null
 from rocelab.labfile.variables import UNSET
-from rocelab.planning.shape import Pair
-from rocelab.render.import_policy import configurations, statements
-from rocelab.render.import_roles import DrawnNode, ImportedTopology, group_tier
 
 ROUTES = re.compile(
     r"frr|bird|quagga|gobgp|openbgpd|sonic|cumulus|vyos|srlinux|ceos", re.IGNORECASE
@@ -191,7 +191,7 @@ class _Links:
     def __init__(self, file: TopologyFile, nodes: Mapping[str, object]) -> None:
         self._file, self._nodes = file, nodes
         self._used: dict[tuple[str, str], yaml.Node] = {}
-        self.cables: list[Pair] = []
+        self.cables: list[DrawnLink] = []
         self.left_out: list[str] = []
         self.wired: set[str] = set()
 
@@ -231,7 +231,7 @@ class _Links:
         for end in inside:
             self._use(*end, link)
         if len(inside) == 2:
-            self.cables.append((one[0], other[0]))
+            self.cables.append(DrawnLink(one, other))
         else:
             kind = next(end[0] for end in (one, other) if _is_outside(end[0])).strip().lower()
             self.left_out += [f"{node}:{port} ({kind})" for node, port in inside]

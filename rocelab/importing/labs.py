@@ -1,0 +1,177 @@
+"""The lab of an imported topology: a graph, with ports and numbers as they are.
+
+What a node is that its source does not say follows from its name, then from its place; what was
+guessed is returned, to be shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rocelab.base.errors import InputError
+from rocelab.base.family import Family
+from rocelab.fabrics.door import roles
+from rocelab.importing.roles import NONE, TIER_NAMES, roles_of_options
+from rocelab.importing.topology import DrawnLink, DrawnNode, ImportedTopology
+from rocelab.planning.shape import tiers
+
+_SERVER = re.compile(
+    r"(?<![a-z])(srv|server|host|gpu|client|compute|dgx|hgx|worker|storage)(?![a-z])"
+)
+_WORD = re.compile(r"[a-z]+")
+_SAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedLab:
+    """The keys of a lab's file, and what was decided for it."""
+
+    body: Mapping[str, object]
+    roles: Mapping[str, str]
+    guessed: Mapping[str, str]
+    """The nodes whose role the source does not say, with their roles."""
+    left_out: tuple[str, ...]
+    added: tuple[str, ...]
+    """Servers that the source does not have."""
+
+
+def graph_lab(
+    name: str, imported: ImportedTopology, options: Sequence[str] = (), servers: int = 0
+) -> ImportedLab:
+    """The lab of a topology. options: what nodes are, `NODE=ROLE`. servers: how many are added to
+    each leaf, or, without leaves, to each switch, if the topology has none.
+
+    Raises InputError for an option that fits nothing, and for a topology without links.
+    """
+    fixed = roles_of_options(imported.nodes, options)
+    gone = {node for node, role in fixed.items() if role == NONE}
+    links = [link for link in imported.links if gone.isdisjoint(link.pair)]
+    if not links:
+        raise InputError(f"{imported.name} has no link between two nodes", "is it the right file?")
+    wired = dict.fromkeys(end for link in links for end in link.pair)
+    nodes = {node: imported.nodes.get(node, DrawnNode(None)) for node in wired}
+    names = _safe_names(nodes)
+    role_of, guessed = _roles(nodes, links, fixed)
+    loose = [node for node in imported.nodes if node not in wired and node not in gone]
+    links, added = _with_servers(links, role_of, servers)
+    role_of |= dict.fromkeys(added, "server")
+    names |= {node: node for node in added}
+    body: dict[str, object] = {
+        "name": name,
+        "fabric": {
+            "kind": "graph",
+            "nodes": {
+                names[node]: _node_keys(nodes.get(node, DrawnNode(None)), role)
+                for node, role in role_of.items()
+            },
+            "links": [_link_keys(link, names) for link in links],
+        },
+    }
+    families = {Family.of(pair[0]) for link in links for pair in link.addresses}
+    families |= {Family.of(text) for node in nodes.values() for text in node.loopbacks}
+    if Family.IPV6 in families:
+        body["addresses"] = {"family": "dual" if Family.IPV4 in families else "ipv6"}
+    notes = (
+        *imported.left_out,
+        *(f"{node} (--role)" for node in sorted(gone)),
+        *(f"{node} (no cable)" for node in loose),
+    )
+    return ImportedLab(body, role_of, guessed, notes, tuple(added))
+
+
+def _roles(
+    nodes: Mapping[str, DrawnNode], links: Sequence[DrawnLink], fixed: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The role of every node, and those that were guessed."""
+    role_of: dict[str, str] = {}
+    guessed: dict[str, str] = {}
+    for name, node in nodes.items():
+        if name in fixed:
+            role_of[name] = fixed[name]
+        elif node.tier is not None:
+            role_of[name] = TIER_NAMES[node.tier]
+        elif node.is_switch is False:
+            role_of[name] = "server"
+        elif node.is_switch is None and _SERVER.search(name.lower()):
+            role_of[name] = guessed[name] = "server"
+        elif word := _role_in(name):
+            role_of[name] = guessed[name] = word
+    open_nodes = [name for name in nodes if name not in role_of]
+    if open_nodes:
+        hosts = {name for name, role in role_of.items() if role == "server"}
+        tier = tiers([link.pair for link in links], hosts, nodes.keys() - hosts)
+        guessed |= {name: TIER_NAMES[max(1, tier.get(name, 1))] for name in open_nodes}
+        role_of |= {name: guessed[name] for name in open_nodes}
+    return {name: role_of[name] for name in nodes}, guessed
+
+
+def _role_in(name: str) -> str | None:
+    """The only role of switches whose name is a word of a node's."""
+    words = {word for word in _WORD.findall(name.lower()) if word in roles()} - {"server"}
+    return next(iter(words)) if len(words) == 1 else None
+
+
+def _safe_names(nodes: Iterable[str]) -> dict[str, str]:
+    """Names that nodes of a lab can have. Raises InputError if two become one."""
+    names: dict[str, str] = {}
+    for node in nodes:
+        safe = _SAFE.sub("-", node).strip("-._")
+        names[node] = safe if safe[:1].isalpha() else f"n{safe}"
+    if len(set(names.values())) < len(names):
+        raise InputError("two nodes have names that differ only in characters that a lab has not")
+    return names
+
+
+def _with_servers(
+    links: list[DrawnLink], role_of: Mapping[str, str], count: int
+) -> tuple[list[DrawnLink], list[str]]:
+    if not count or "server" in role_of.values():
+        return links, []
+    known = roles()
+    switches = [name for name, role in role_of.items() if known[role].tier == 1] or list(role_of)
+    added = [
+        (f"srv{number}-{place}", switch)
+        for number, switch in enumerate(switches, start=1)
+        for place in range(1, count + 1)
+    ]
+    rate_of = {end[0]: link.rate for link in reversed(links) for end in (link.a, link.b)}
+    wires = (DrawnLink((server, "eth0"), (at, None), rate_of.get(at)) for server, at in added)
+    return [*links, *wires], [server for server, _ in added]
+
+
+def _node_keys(node: DrawnNode, role: str) -> dict[str, object]:
+    keys: dict[str, object] = {"role": role}
+    if role != "server":
+        if node.asn is not None:
+            keys["asn"] = node.asn
+        if node.loopbacks:
+            keys["loopback"] = (
+                list(node.loopbacks) if len(node.loopbacks) > 1 else node.loopbacks[0]
+            )
+        if node.router_id is not None:
+            keys["router_id"] = node.router_id
+    return keys
+
+
+def _link_keys(link: DrawnLink, names: Mapping[str, str]) -> dict[str, object]:
+    a, b = (
+        names[node] if port is None else f"{names[node]}:{port}" for node, port in (link.a, link.b)
+    )
+    keys = {
+        "rate": link.rate,
+        "mtu": link.mtu,
+        "delay": link.delay,
+        "addresses": [list(pair) for pair in link.addresses] or None,
+    }
+    present = {key: value for key, value in keys.items() if value is not None}
+    return {"a": a, "b": b, **present}
+
+
+def guesses(lab: ImportedLab) -> Iterator[tuple[str, list[str]]]:
+    """Each role that was guessed, with its nodes."""
+    by_role: dict[str, list[str]] = {}
+    for node, role in lab.guessed.items():
+        by_role.setdefault(role, []).append(node)
+    yield from by_role.items()

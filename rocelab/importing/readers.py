@@ -1,0 +1,87 @@
+"""Reads what others have of a network: drawings, lists of cables, and what its switches say.
+
+A source is a file or a folder. `READERS` has each form, with how it is told from others; a further
+one is a module and a line there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocelab.base.documents import read_text
+from rocelab.base.errors import InputError
+from rocelab.importing.cables import read_cable_list
+from rocelab.importing.containerlab import read_containerlab
+from rocelab.importing.lldp import is_lldp, read_lldp
+from rocelab.importing.netlab import AS_JSON, read_netlab
+from rocelab.importing.sonic import is_sonic, read_sonic
+from rocelab.importing.topology import ImportedTopology
+
+Document = Mapping[str, Any]
+MOST_FILES = 2048
+FORMS = (
+    "a topology of containerlab (.yml), of netlab as JSON, a list of cables (.csv), a drawing of "
+    "graphviz (.dot), config_db.json of SONiC switches, or LLDP neighbours as JSON"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReader:
+    """A form of which every switch has a JSON document."""
+
+    knows: Callable[[Document], bool]
+    read: Callable[[str, Mapping[Path, Document]], ImportedTopology]
+    """Given a name and the documents by file, the topology."""
+
+
+READERS = (DocumentReader(is_sonic, read_sonic), DocumentReader(is_lldp, read_lldp))
+
+
+def read_topology(path: Path, environment: Mapping[str, str]) -> ImportedTopology:
+    """The topology in a file or a folder; variables of containerlab's are expanded from
+    `environment`.
+
+    Raises SpecError or InputError for anything else.
+    """
+    if path.is_dir():
+        return _of_folder(path)
+    match path.suffix.lower():
+        case ".csv" | ".dot" | ".gv":
+            return read_cable_list(path)
+        case ".json":
+            return _of_documents(path.stem, {path: _json(path)}, path)
+        case _:
+            return read_containerlab(path, environment)
+
+
+def _of_folder(folder: Path) -> ImportedTopology:
+    files = sorted(folder.rglob("*.json"))
+    if not files:
+        raise InputError(f"{folder} has no file of JSON", f"expected {FORMS}")
+    if len(files) > MOST_FILES:
+        raise InputError(f"{folder} has {len(files):,} files of JSON, {MOST_FILES:,} are read")
+    return _of_documents(folder.resolve().name, {file: _json(file) for file in files}, folder)
+
+
+def _of_documents(name: str, documents: Mapping[Path, Document], source: Path) -> ImportedTopology:
+    for reader in READERS:
+        known = {file: document for file, document in documents.items() if reader.knows(document)}
+        if known:
+            return reader.read(name, known)
+    if len(documents) == 1:
+        return read_netlab(source, next(iter(documents.values())))
+    raise InputError(f"{source} has no document of a known form", f"expected {FORMS}")
+
+
+def _json(path: Path) -> Document:
+    try:
+        document = json.loads(read_text(path, AS_JSON))
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not JSON", AS_JSON) from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path} is no topology: no JSON object", f"expected {FORMS}")
+    return document

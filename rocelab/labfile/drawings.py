@@ -1,0 +1,68 @@
+"""Reads a drawing of graphviz's language as a list of cables."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pydot
+
+from rocelab.base.errors import Problem, SpecError
+from rocelab.labfile.source import MAX_FILE_BYTES, Data, YamlSource, read_text
+
+MOST_EDGES = 2**17
+
+
+def read_drawing(path: Path) -> YamlSource:
+    """The links of a drawing, each with its line. Raises SpecError."""
+    file = str(path)
+    text = read_text(path, file, MAX_FILE_BYTES)
+    try:
+        with warnings.catch_warnings():
+            # pydot 4 calls pyparsing by names that pyparsing will drop.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            graphs = pydot.graph_from_dot_data(text)
+    except Exception as error:  # pydot lets its grammar's own errors through
+        graphs = None
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    else:
+        reason = "its grammar is not graphviz's"
+    if not graphs:
+        raise SpecError([Problem(file, None, "", f"not a drawing of graphviz: {reason}")])
+    edges: list[Data] = list(_edges(graphs[0]))
+    if len(edges) > MOST_EDGES:
+        raise SpecError([Problem(file, None, "", f"more than {MOST_EDGES:,} edges")])
+    lines = _lines_of_edges(text)
+    return YamlSource(
+        file,
+        {"links": edges},
+        {("links",): 1} | {("links", place): line for place, line in enumerate(lines)},
+    )
+
+
+def _edges(graph: pydot.Graph) -> Iterator[dict[str, Data]]:
+    for edge in graph.get_edges():
+        link: dict[str, Data] = {
+            "a": _end_of(edge.get_source()),
+            "b": _end_of(edge.get_destination()),
+        }
+        for key in ("rate", "speed", "mtu", "delay"):
+            value = edge.get(key)
+            if value is not None:
+                plain = str(value).strip('"')
+                link["rate" if key == "speed" else key] = int(plain) if key == "mtu" else plain
+        yield link
+    for part in graph.get_subgraphs():
+        yield from _edges(part)
+
+
+def _end_of(text: object) -> str:
+    """`leaf1:swp51` of `"leaf1":"swp51"`, of `leaf1:swp51` and of `"leaf1:swp51"`."""
+    return str(text).replace('"', "")
+
+
+def _lines_of_edges(text: str) -> list[int]:
+    """The line of each edge, for messages."""
+    return [text.count("\n", 0, match.start()) + 1 for match in re.finditer(r"--|->", text)]

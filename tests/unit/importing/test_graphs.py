@@ -1,0 +1,163 @@
+"""Networks of others as labs of kind `graph`: what is taken, guessed and left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocelab.base.errors import InputError, SpecError
+from rocelab.importing.labs import graph_lab
+from rocelab.importing.readers import read_topology
+from rocelab.labfile.load import validate
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.source import parse_source, written
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+
+DRAWING = """\
+graph G {
+  graph [hostidtype="hostname", version="1:0"];
+  "spine1":"swp1" -- "leaf1":"swp51";
+  "spine1":"swp2" -- "leaf2":"swp51" [rate="100G"];
+  subgraph pod { spine2:swp1 -- leaf1:swp52; }
+  "leaf1":"swp1" -- "server1":"eth1";
+}
+"""
+
+
+def _fabric(path: Path, *options: str, servers: int = 0) -> Fabric:
+    lab = graph_lab("imported", read_topology(path, {}), options, servers)
+    return plan(validate(parse_source(written(lab.body), "lab.yaml"), LabSpec))
+
+
+def _written(folder: Path, name: str, content: str | dict[str, Any]) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def _lldpd(**neighbours: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "lldp": {
+            "interface": [
+                {
+                    port: {
+                        "chassis": {far: {"id": {"type": "mac", "value": "00:00:5e:00:53:01"}}},
+                        "port": {"id": {"type": "ifname", "value": far_port}},
+                    }
+                }
+                for port, (far, far_port) in neighbours.items()
+            ]
+        }
+    }
+
+
+def test_a_drawing_of_cabling_is_read_with_its_subgraphs(tmp_path: Path) -> None:
+    fabric = _fabric(_written(tmp_path, "site.dot", DRAWING))
+    assert {(str(link.a), str(link.b)) for link in fabric.links} == {
+        ("leaf1:swp51", "spine1:swp1"),
+        ("leaf2:swp51", "spine1:swp2"),
+        ("leaf1:swp52", "spine2:swp1"),
+        ("server1:eth1", "leaf1:swp1"),
+    }
+    assert fabric.link_by_name["leaf2:swp51"].rate_bps == 100 * 10**9
+
+
+def test_what_is_no_drawing_is_refused_by_its_file(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"site\.dot: not a drawing of graphviz"):
+        read_topology(_written(tmp_path, "site.dot", 'graph { "a -- b'), {})
+
+
+def test_a_list_of_cables_gets_servers_where_it_has_none(tmp_path: Path) -> None:
+    rows = "a_node,a_port,b_node,b_port,rate\nleaf1,e0,spine1,e0,100G\nleaf2,e0,spine1,e1,100G\n"
+    path = _written(tmp_path, "cables.csv", rows)
+    assert not _fabric(path).servers
+    fabric = _fabric(path, servers=2)
+    assert [server.name for server in fabric.servers] == ["srv1-1", "srv1-2", "srv2-1", "srv2-2"]
+    assert {link.rate_bps for link in fabric.links} == {100 * 10**9}
+
+
+def test_what_is_guessed_and_what_is_said_are_told_apart(tmp_path: Path) -> None:
+    rows = "a_node,a_port,b_node,b_port\nleaf1,e0,x9,e0\nleaf2,e0,x9,e1\ngpu7,eth0,leaf1,e7\n"
+    imported = read_topology(_written(tmp_path, "cables.csv", rows), {})
+    lab = graph_lab("lab", imported, ["x*=core"])
+    assert lab.roles == {"leaf1": "leaf", "x9": "core", "leaf2": "leaf", "gpu7": "server"}
+    assert set(lab.guessed) == {"leaf1", "leaf2", "gpu7"}
+    assert "x9 (--role)" in graph_lab("lab", imported, ["x9=none", "leaf2=none"]).left_out
+
+
+def test_neighbours_by_lldp_are_cables_once(tmp_path: Path) -> None:
+    folder = tmp_path / "switches"
+    _written(folder, "leaf1.json", _lldpd(swp51=("spine1.example.net", "Ethernet1")))
+    eos = [{"port": "Ethernet1", "neighborDevice": "leaf1", "neighborPort": "swp51", "ttl": 120}]
+    _written(folder, "spine1.json", {"lldpNeighbors": eos})
+    nxos = {"l_port_id": "Eth1/2", "chassis_id": "leaf1", "port_id": "swp52"}
+    _written(folder, "spine2.json", {"TABLE_nbor": {"ROW_nbor": nxos}})
+    junos = {
+        "lldp-local-port-id": [{"data": "et-0/0/0"}],
+        "lldp-remote-system-name": [{"data": "spine1"}],
+        "lldp-remote-port-id": [{"data": "Ethernet2"}],
+    }
+    document = {"lldp-neighbors-information": [{"lldp-neighbor-information": [junos]}]}
+    _written(folder, "leaf2.json", document)
+    fabric = _fabric(folder, servers=1)
+    assert {link.name for link in fabric.trunks} == {
+        "leaf1:swp51",
+        "leaf1:swp52",
+        "leaf2:et-0/0/0",
+    }
+    assert fabric.link_by_name["leaf1:swp52"].b.interface == "Eth1-2"
+
+
+def test_ends_that_disagree_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "switches"
+    _written(folder, "leaf1.json", _lldpd(swp1=("spine1", "swp1")))
+    _written(folder, "spine1.json", _lldpd(swp1=("leaf2", "swp1")))
+    with pytest.raises(InputError, match="leaf1:swp1 says spine1:swp1, which says leaf2:swp1"):
+        read_topology(folder, {})
+
+
+def _switch(name: str, asn: int, loopback: str) -> dict[str, Any]:
+    return {
+        "DEVICE_METADATA": {"localhost": {"hostname": name, "bgp_asn": str(asn)}},
+        "LOOPBACK_INTERFACE": {"Loopback0": {}, f"Loopback0|{loopback}/32": {}},
+    }
+
+
+def test_switches_of_sonic_keep_their_numbers(tmp_path: Path) -> None:
+    leaf = _switch("leaf-01", 65101, "10.9.0.1") | {
+        "DEVICE_NEIGHBOR": {"Ethernet0": {"name": "spine-01", "port": "Ethernet8"}},
+        "PORT": {"Ethernet0": {"speed": "400000", "mtu": "9100"}},
+        "INTERFACE": {"Ethernet0": {}, "Ethernet0|10.1.0.0/31": {}},
+        "BGP_NEIGHBOR": {
+            "10.1.0.1": {"name": "spine-01", "asn": "65200", "local_addr": "10.1.0.0"}
+        },
+        "VLAN": {"Vlan10": {}},
+    }
+    spine = _switch("spine-01", 65200, "10.9.0.2") | {
+        "DEVICE_NEIGHBOR": {"Ethernet8": {"name": "leaf-01", "port": "Ethernet0"}}
+    }
+    _written(tmp_path, "sw/a/config_db.json", leaf)
+    _written(tmp_path, "sw/b/config_db.json", spine)
+    imported = read_topology(tmp_path / "sw", {})
+    assert imported.configured["leaf-01"] == ("VLAN of 1",)
+    fabric = _fabric(tmp_path / "sw", servers=1)
+    (trunk,) = fabric.trunks
+    assert (trunk.a.address, trunk.b.address) == ("10.1.0.0/31", "10.1.0.1/31")
+    assert (trunk.rate_bps, trunk.mtu) == (400 * 10**9, 9100)
+    assert [(node.asn, node.loopback) for node in fabric.switches] == [
+        (65101, "10.9.0.1"),
+        (65200, "10.9.0.2"),
+    ]
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"nodes": 3}'])
+def test_a_document_of_no_form_is_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InputError):
+        read_topology(_written(tmp_path, "x.json", content), {})
+    with pytest.raises(InputError):
+        read_topology(tmp_path, {})
