@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rocelab.importing.topology import DrawnEnd, DrawnLink, DrawnNode, ImportedTopology
-from rocelab.labfile.cables import read_cables
+from rocelab.labfile.cables import CABLES, read_cables
+from rocelab.labfile.table import further_columns
 
 
 def read_cable_list(path: Path) -> ImportedTopology:
     """The topology of a list of cables. Raises SpecError."""
-    rows = read_cables(path).data["links"]
+    form = replace(CABLES, is_open=True)
+    rows = read_cables(path, form).data["links"]
     assert isinstance(rows, list)
     links = [_link(row) for row in rows if isinstance(row, dict)]
     names = dict.fromkeys(end[0] for link in links for end in (link.a, link.b))
     nodes = {name: DrawnNode(None, "has cables, and no role") for name in names}
-    return ImportedTopology(path.stem, nodes, links, is_graph=True)
+    is_table = path.suffix.lower() == ".csv"
+    columns = further_columns(path, form) if is_table else ()
+    left_out = [f"column {name}" for name in columns]
+    return ImportedTopology(path.stem, nodes, links, left_out, is_graph=True)
 
 
 def _link(row: Mapping[str, object]) -> DrawnLink:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +59,31 @@ def read_topology(path: Path, environment: Mapping[str, str]) -> ImportedTopolog
 
 
 def _of_folder(folder: Path) -> ImportedTopology:
-    files = sorted(folder.rglob("*.json"))
+    files = sorted((*folder.glob("*.json"), *folder.glob("*/*.json")))
     if not files:
-        raise InputError(f"{folder} has no file of JSON", f"expected {FORMS}")
+        raise InputError(
+            f"{folder} has no file of JSON, and no folder in it has", f"expected {FORMS}"
+        )
     if len(files) > MOST_FILES:
         raise InputError(f"{folder} has {len(files):,} files of JSON, {MOST_FILES:,} are read")
-    return _of_documents(folder.resolve().name, {file: _json(file) for file in files}, folder)
+    documents: dict[Path, Document] = {}
+    unread: list[str] = []
+    for file in files:
+        try:
+            documents[file] = _json(file)
+        except InputError as error:
+            unread.append(f"{file} ({error.message.removeprefix(f'{file} ')})")
+    imported = _of_documents(folder.resolve().name, documents, folder)
+    return replace(imported, left_out=(*imported.left_out, *unread))
 
 
 def _of_documents(name: str, documents: Mapping[Path, Document], source: Path) -> ImportedTopology:
     for reader in READERS:
         known = {file: document for file, document in documents.items() if reader.knows(document)}
         if known:
-            return reader.read(name, known)
+            others = [f"{file} (of another form)" for file in documents if file not in known]
+            imported = reader.read(name, known)
+            return replace(imported, left_out=(*imported.left_out, *others))
     if len(documents) == 1:
         return read_netlab(source, next(iter(documents.values())))
     raise InputError(f"{source} has no document of a known form", f"expected {FORMS}")

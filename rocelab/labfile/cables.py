@@ -13,25 +13,25 @@ from pathlib import Path
 from rocelab.labfile.source import Data, YamlSource
 from rocelab.labfile.table import TableFormat, read_table
 
-MOST_CABLES = 2**17
+MOSTCABLES = 2**17
 _ENDS = ("a_node", "b_node")
-_CABLES = TableFormat(
+CABLES = TableFormat(
     "links",
     "cables",
     dict.fromkeys(_ENDS, True)
     | dict.fromkeys(("a_port", "b_port", "rate", "mtu", "delay", "queues"), False),
-    MOST_CABLES,
+    MOSTCABLES,
 )
 
 
-def read_cables(path: Path) -> YamlSource:
+def read_cables(path: Path, form: TableFormat = CABLES) -> YamlSource:
     """The links in a list of cables, each with its line. Raises SpecError."""
     if path.suffix.lower() in (".dot", ".gv"):
         # Here and not above: only drawings need its grammar.
         from rocelab.labfile.drawings import read_drawing
 
         return read_drawing(path)
-    source = read_table(path, _CABLES)
+    source = read_table(path, form)
     rows = source.data["links"]
     assert isinstance(rows, list)
     links: list[Data] = [_link(row) for row in rows if isinstance(row, dict)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pydot
@@ -13,6 +13,7 @@ from rocelab.base.errors import Problem, SpecError
 from rocelab.labfile.source import MAX_FILE_BYTES, Data, YamlSource, read_text
 
 MOST_EDGES = 2**17
+_COMPASS = frozenset(("n", "ne", "e", "se", "s", "sw", "w", "nw", "c", "_"))
 
 
 def read_drawing(path: Path) -> YamlSource:
@@ -44,23 +45,33 @@ def read_drawing(path: Path) -> YamlSource:
 
 def _edges(graph: pydot.Graph) -> Iterator[dict[str, Data]]:
     for edge in graph.get_edges():
-        link: dict[str, Data] = {
-            "a": _end_of(edge.get_source()),
-            "b": _end_of(edge.get_destination()),
-        }
+        attributes: dict[str, Data] = {}
         for key in ("rate", "speed", "mtu", "delay"):
             value = edge.get(key)
             if value is not None:
                 plain = str(value).strip('"')
-                link["rate" if key == "speed" else key] = int(plain) if key == "mtu" else plain
-        yield link
+                is_number = key == "mtu" and plain.isdecimal()
+                attributes["rate" if key == "speed" else key] = int(plain) if is_number else plain
+        for a in _ends_of(edge.get_source()):
+            for b in _ends_of(edge.get_destination()):
+                yield {"a": a, "b": b, **attributes}
     for part in graph.get_subgraphs():
         yield from _edges(part)
 
 
-def _end_of(text: object) -> str:
-    """`leaf1:swp51` of `"leaf1":"swp51"`, of `leaf1:swp51` and of `"leaf1:swp51"`."""
-    return str(text).replace('"', "")
+def _ends_of(end: object) -> list[str]:
+    """`leaf1:swp51` of `"leaf1":"swp51"`, of `leaf1:swp51:n` and of `"leaf1:swp51"`; of a group in
+    braces all its nodes."""
+    if isinstance(end, Mapping):
+        return [_plain(name) for name in end.get("nodes", ())]
+    return [_plain(str(end))]
+
+
+def _plain(text: str) -> str:
+    parts = text.replace('"', "").split(":")
+    if len(parts) == 3 and parts[2] in _COMPASS:
+        parts = parts[:2]
+    return ":".join(parts)
 
 
 def _lines_of_edges(text: str) -> list[int]:

@@ -29,6 +29,8 @@ class TableFormat:
     columns: Mapping[str, bool]
     """Every column, and whether it is required."""
     most_rows: int
+    is_open: bool = False
+    """Whether further columns are passed over."""
 
 
 def read_table(path: Path, form: TableFormat) -> YamlSource:
@@ -50,13 +52,19 @@ def read_table(path: Path, form: TableFormat) -> YamlSource:
         raise SpecError([Problem(file, reader.line_num, "", f"not CSV: {error}")]) from None
 
 
+def further_columns(path: Path, form: TableFormat) -> tuple[str, ...]:
+    """The columns of a CSV that its form does not have. The file has been read before."""
+    header = next(csv.reader(StringIO(text_of(read_input(path)), newline=""), strict=True), [])
+    return tuple(name.strip() for name in header if name.strip() not in form.columns)
+
+
 def check_header(file: str, header: Sequence[str], form: TableFormat) -> None:
     """Raises SpecError for columns that are unknown, missing or named twice."""
     hint = f"the first line names columns: {', '.join(form.columns)}"
     problems = [
         Problem(file, 1, "", f"unknown column {name!r}", hint)
         for name in header
-        if name not in form.columns
+        if name not in form.columns and not form.is_open
     ]
     problems += [
         Problem(file, 1, name, "missing column", hint)
@@ -90,7 +98,13 @@ def _rows(file: str, reader: csv.DictReader[str], form: TableFormat) -> YamlSour
             continue
         lines[form.key, index] = line
         try:
-            rows.append({name: read_cell(text) for name, text in cells.items() if text.strip()})
+            rows.append(
+                {
+                    name: read_cell(text)
+                    for name, text in cells.items()
+                    if name in form.columns and text.strip()
+                }
+            )
         except RefusedError as error:
             problems.append(Problem(file, line, "", error.message, error.hint))
     if problems:

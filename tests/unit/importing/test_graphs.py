@@ -161,3 +161,25 @@ def test_a_document_of_no_form_is_refused(tmp_path: Path, content: str) -> None:
         read_topology(_written(tmp_path, "x.json", content), {})
     with pytest.raises(InputError):
         read_topology(tmp_path, {})
+
+
+def test_further_columns_and_unread_files_are_named(tmp_path: Path) -> None:
+    rows = "a_node,a_port,length,b_node,b_port\nleaf1,e0,3m,spine1,e0\n"
+    assert read_topology(_written(tmp_path, "c.csv", rows), {}).left_out == ["column length"]
+    folder = tmp_path / "switches"
+    _written(folder, "leaf1.json", _lldpd(swp1=("spine1", "swp1")))
+    _written(folder, "notes.json", "[]")
+    _written(folder, "other.json", {"a": 1})
+    left_out = read_topology(folder, {}).left_out
+    assert [Path(text.split(" ")[0]).name for text in left_out] == ["other.json", "notes.json"]
+
+
+def test_an_edge_to_a_group_is_a_link_to_each(tmp_path: Path) -> None:
+    path = _written(
+        tmp_path, "x.dot", "graph { leaf1:p1:n -- spine1:p1; leaf2 -- {spine1 spine2} }"
+    )
+    assert [(link.a, link.b) for link in read_topology(path, {}).links] == [
+        (("leaf1", "p1"), ("spine1", "p1")),
+        (("leaf2", None), ("spine1", None)),
+        (("leaf2", None), ("spine2", None)),
+    ]
