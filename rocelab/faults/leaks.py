@@ -27,7 +27,7 @@ def announced(lab: RunningLab, leaf: str) -> frozenset[str]:
 
 def still_announced(lab: RunningLab, leaf: str) -> list[str]:
     """What a switch announces beyond its own prefixes: bgpd withdraws a while after it is told."""
-    count = len(lab.fabric.prefixes_of[leaf])
+    count = _prefixes(lab, leaf)
     states = policy.sessions(lab, leaf)
     peers = [policy.peer_name(link, leaf) for link in lab.fabric.uplinks(leaf)]
     return [
@@ -35,6 +35,12 @@ def still_announced(lab: RunningLab, leaf: str) -> list[str]:
         for peer in peers
         if states[peer].sent > count
     ]
+
+
+def _prefixes(lab: RunningLab, leaf: str) -> int:
+    """How many prefixes of the family that sessions are counted by a switch originates."""
+    fabric = lab.fabric
+    return sum(prefix.family is fabric.family for prefix in fabric.prefixes_of[leaf])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ def open_neighbours(lab: RunningLab, leaf: str, *, accept_own_asn: bool) -> None
     for neighbour in _neighbours(lab, leaf):
         lines = [f"no {filter_.line}" for filter_ in neighbour.filters]
         lines += neighbour.own_asn_lines if accept_own_asn else []
-        policy.configure(lab, neighbour.switch, lines, in_family=True)
+        policy.configure(lab, neighbour.switch, lines, families=lab.fabric.spec.addresses.families)
 
 
 def close_neighbours(lab: RunningLab, leaf: str) -> None:
@@ -76,7 +82,9 @@ def close_neighbours(lab: RunningLab, leaf: str) -> None:
         lines = missing_lines(lab, neighbour.switch, neighbour.filters)
         lines += [f"no {line}" for line in neighbour.own_asn_lines if line in running]
         if lines:
-            policy.configure(lab, neighbour.switch, lines, in_family=True)
+            policy.configure(
+                lab, neighbour.switch, lines, families=lab.fabric.spec.addresses.families
+            )
         states = policy.sessions(lab, neighbour.switch)
         shut = [peer for peer in neighbour.peers if states[peer].state == policy.SHUT_FOR_PREFIXES]
         if shut:
@@ -84,7 +92,7 @@ def close_neighbours(lab: RunningLab, leaf: str) -> None:
 
 
 def left_at_neighbours(lab: RunningLab, leaf: str) -> tuple[str, ...]:
-    count = len(lab.fabric.prefixes_of[leaf])
+    count = _prefixes(lab, leaf)
     remains: list[str] = []
     for neighbour in _neighbours(lab, leaf):
         if not policy.has_bgpd(lab, neighbour.switch):

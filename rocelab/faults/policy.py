@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from rocelab.base.errors import InputError, MachineError
+from rocelab.base.family import Family
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import processes
@@ -23,7 +25,6 @@ from rocelab.routing.frr import peers, vty
 from rocelab.routing.frr.configuration import frr_configuration
 from rocelab.routing.stack import BgpPeer, stack_for
 
-FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"
 """The state of a session that maximum-prefix has shut, which stays so until it is cleared."""
 
@@ -86,11 +87,12 @@ def peer_name(link: Link, switch: str) -> str:
 def filters(fabric: Fabric, switch: str, way: str, peers: Sequence[str] = ()) -> tuple[Filter, ...]:
     """The prefix lists for one direction (`in`, `out`), of `peers` only if any are named."""
     matches = (_LIST.fullmatch(line) for line in rendered_lines(fabric, switch))
-    return tuple(
+    wanted = (
         Filter(match[0], match["name"])
         for match in matches
         if match and match["way"] == way and (not peers or match["peer"] in peers)
     )
+    return tuple(dict.fromkeys(wanted))  # each family of addresses has the same
 
 
 def has_bgpd(lab: RunningLab, switch: str) -> bool:
@@ -111,15 +113,20 @@ def running_lines(lab: RunningLab, switch: str) -> frozenset[str]:
 
 
 def configure(
-    lab: RunningLab, switch: str, lines: Sequence[str], *, in_family: bool = False
+    lab: RunningLab, switch: str, lines: Sequence[str], *, families: Sequence[Family] = ()
 ) -> Bracket:
-    """Enter lines in a switch's `router bgp`, or in its address family; return when it took them.
+    """Enter lines in a switch's `router bgp`, or in its part for each of these families; return
+    when it took them.
 
     Raises MachineError if bgpd does not answer or refuses one.
     """
-    family = (FAMILY,) if in_family else ()
+    parts = [
+        (f"address-family {family} unicast", *lines, "exit-address-family") for family in families
+    ]
     router = f"router bgp {lab.fabric.node(switch).asn}"
-    return configure_globally(lab, switch, (router, *family, *lines))
+    return configure_globally(
+        lab, switch, (router, *(chain.from_iterable(parts) if parts else lines))
+    )
 
 
 def configure_globally(lab: RunningLab, switch: str, lines: Sequence[str]) -> Bracket:

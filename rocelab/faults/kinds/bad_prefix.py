@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.faults import policy
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.leaks import (
@@ -21,6 +22,7 @@ from rocelab.faults.selectors import NodeName, check_leaf
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
 from rocelab.planning.fabric import Fabric
+from rocelab.routing.frr.configuration import FAMILY_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class BadPrefix(NodeFault):
 
     def inject(self, lab: RunningLab) -> Bracket:
         policy.configure_globally(lab, self.node, self._permits(lab))
-        return policy.configure(lab, self.node, [self._network], in_family=True)
+        return policy.configure(lab, self.node, [self._network], families=(Family.of(self.prefix),))
 
     def restore(self, lab: RunningLab) -> Bracket | None:
         """Neighbours may take a while to remove the routes: see `remains`."""
@@ -65,7 +67,9 @@ class BadPrefix(NodeFault):
             running = policy.running_lines(lab, self.node)
             if self._network in running:
                 without = [f"no {self._network}"]
-                mended = policy.configure(lab, self.node, without, in_family=True)
+                mended = policy.configure(
+                    lab, self.node, without, families=(Family.of(self.prefix),)
+                )
             # As it runs: FRR 10 has a line that was given twice twice.
             permitted = self._permitted(running)
             if permitted:
@@ -91,12 +95,16 @@ class BadPrefix(NodeFault):
     def _permits(self, lab: RunningLab) -> list[str]:
         """What lets the prefix through the switch's own filter."""
         names = dict.fromkeys(entry.name for entry in policy.filters(lab.fabric, self.node, "out"))
-        return [f"ip prefix-list {name} permit {self.prefix}" for name in names]
+        return [f"{self._lists} {name} permit {self.prefix}" for name in names]
+
+    @property
+    def _lists(self) -> str:
+        return f"{FAMILY_WORDS[Family.of(self.prefix)]} prefix-list"
 
     def _permitted(self, running: frozenset[str]) -> list[str]:
         end = f" permit {self.prefix}"
         return sorted(
-            line for line in running if line.startswith("ip prefix-list ") and line.endswith(end)
+            line for line in running if line.startswith(f"{self._lists} ") and line.endswith(end)
         )
 
 
@@ -118,6 +126,10 @@ class BadPrefixSpec(SwitchFaultSpec):
             raise InputError(
                 f"{self.of} announces its own prefix anyway", hint="name another switch in `of`"
             )
-        prefixes = (prefix.prefix for prefix in fabric.prefixes_of[self.of])
-        prefix = next(prefix for prefix in prefixes if not prefix.endswith("/32"))
+        family = fabric.family
+        prefix = next(
+            prefix.prefix
+            for prefix in fabric.prefixes_of[self.of]
+            if prefix.family is family and not prefix.prefix.endswith(f"/{family.bits}")
+        )
         return BadPrefix(self.switch, prefix, self.filtered)

@@ -47,7 +47,7 @@ class RouteLeak(NodeFault):
 
     def inject(self, lab: RunningLab) -> Bracket:
         lines = [f"no {entry.line}" for entry in policy.filters(lab.fabric, self.node, "out")]
-        return policy.configure(lab, self.node, lines, in_family=True)
+        return policy.configure(lab, self.node, lines, families=lab.fabric.spec.addresses.families)
 
     def restore(self, lab: RunningLab) -> Bracket | None:
         """Neighbours may take a while to remove the routes: see `remains`."""
@@ -55,7 +55,9 @@ class RouteLeak(NodeFault):
         if policy.has_bgpd(lab, self.node):
             missing = missing_lines(lab, self.node, policy.filters(lab.fabric, self.node, "out"))
             if missing:
-                mended = policy.configure(lab, self.node, missing, in_family=True)
+                mended = policy.configure(
+                    lab, self.node, missing, families=lab.fabric.spec.addresses.families
+                )
         close_neighbours(lab, self.node)
         return mended
 

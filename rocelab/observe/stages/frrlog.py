@@ -99,7 +99,7 @@ LogEvent = SessionDown | SessionUp | BfdDown | RouteReceived | RouteStep
 _STAMP = re.compile(r"(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)\.(\d{6}) [A-Z]+: (?:\[[^\]]*\])* ?")
 
 _NEIGHBOUR = r"(?P<neighbour>[^\s(]+)(?:\([^)]*\))?"
-_PREFIX = r"(?P<prefix>\d+\.\d+\.\d+\.\d+/\d+)"
+_PREFIX = r"(?P<prefix>[0-9a-f.:]*[.:][0-9a-f.:]*/\d+)"
 _TABLE = r"default\(0:254\):"
 
 _ADJCHANGE = re.compile(
@@ -112,8 +112,8 @@ _NOTIFICATION = re.compile(
 _BFD = re.compile(
     r"state-change: \[mhop:no .*ifname:(?P<interface>\S{1,15})\] up -> down reason:(?P<why>\S+)"
 )
-_WITHDRAWN = re.compile(rf"{_NEIGHBOUR} rcvd UPDATE about {_PREFIX} IPv4 unicast -- withdrawn")
-_ANNOUNCED = re.compile(rf"{_NEIGHBOUR} rcvd {_PREFIX} IPv4 unicast")
+_WITHDRAWN = re.compile(rf"{_NEIGHBOUR} rcvd UPDATE about {_PREFIX} IPv[46] unicast -- withdrawn")
+_ANNOUNCED = re.compile(rf"{_NEIGHBOUR} rcvd {_PREFIX} IPv[46] unicast")
 _STEPS = {
     # By number in FRR 8.4, by name and table in 10.3.
     RouteProgress.SENT: re.compile(

@@ -21,7 +21,7 @@ from rocelab.labfile.model import HashWeights, RoutingSpec
 from rocelab.labfile.policy import PolicySpec
 from rocelab.planning.fabric import Fabric, Link, Node
 
-_PREFIXES = {Family.IPV4: "ip", Family.IPV6: "ipv6"}
+FAMILY_WORDS = {Family.IPV4: "ip", Family.IPV6: "ipv6"}
 """The word of FRR's commands about addresses and prefixes of a family."""
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"
@@ -202,7 +202,7 @@ def _session_links(fabric: Fabric, node: Node) -> tuple[Link, ...]:
 def _interfaces(fabric: Fabric, node: Node) -> list[_Interface]:
     loopbacks = (ip for ip in (node.loopback, node.other_loopback) if ip is not None)
     addresses = [
-        f"{_PREFIXES[Family.of(ip)]} address {ip}/{Family.of(ip).bits}" for ip in loopbacks
+        f"{FAMILY_WORDS[Family.of(ip)]} address {ip}/{Family.of(ip).bits}" for ip in loopbacks
     ]
     loopback = _Interface("lo", "loopback", addresses)
     return [loopback, *(_interface(link, node) for link in fabric.links_of[node.name])]
@@ -212,7 +212,7 @@ def _interface(link: Link, node: Node) -> _Interface:
     far = link.far(node.name)
     port = link.port(node.name)
     addresses = [
-        f"{_PREFIXES[Family.of(address)]} address {address}"
+        f"{FAMILY_WORDS[Family.of(address)]} address {address}"
         for address in (port.address, port.other_address)
         if address is not None
     ]
