@@ -24,12 +24,12 @@ MOST_CHARACTERS = 4 << 20
 
 
 class TemplateFolder:
-    """The templates of a folder by path. `ours`: the subfolder of the shipped templates that they
-    may extend, as `OURS/NAME`. `folder`: what messages call it."""
+    """The templates of a folder by path. `kits_folder`: the subfolder of the shipped templates that they
+    may extend, as `FOLDER/NAME`. `folder`: what messages call it."""
 
-    def __init__(self, texts: Mapping[str, str], ours: str, folder: str) -> None:
+    def __init__(self, texts: Mapping[str, str], kits_folder: str, folder: str) -> None:
         self._folder = folder
-        self._environment = _environment(texts, ours)
+        self._environment = _environment(texts, kits_folder)
 
     def render(self, name: str, variables: Mapping[str, object], block: str | None = None) -> str:
         """The text of a template, or of one of its blocks. Raises SpecError with the template's
@@ -56,8 +56,11 @@ class TemplateFolder:
             file, line = getattr(error, "name", None) or name, number
         else:
             for frame in traceback.extract_tb(error.__traceback__):
-                if self._environment.loader and frame.filename.startswith(_MARK):
-                    file, line = frame.filename.removeprefix(_MARK), frame.lineno
+                if frame.filename.startswith(_MARK) and frame.lineno is not None:
+                    file = frame.filename.removeprefix(_MARK)
+                    line = self._environment.get_template(file).get_corresponding_lineno(
+                        frame.lineno
+                    )
         return SpecError([Problem(f"{self._folder}/{file}", line, "", printable(message), None)])
 
 
@@ -77,7 +80,7 @@ def _limited(template: Template, context: Context, block: str | None) -> str:
     return "".join(context.blocks[block][0](context))
 
 
-def _environment(texts: Mapping[str, str], ours: str) -> SandboxedEnvironment:
+def _environment(texts: Mapping[str, str], kits_folder: str) -> SandboxedEnvironment:
     from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -88,12 +91,12 @@ def _environment(texts: Mapping[str, str], ours: str) -> SandboxedEnvironment:
             if template in texts:
                 return texts[template], f"{_MARK}{template}", None
             folder, _, name = template.partition("/")
-            if folder == ours and name in known:
-                text = (shipped("templates") / ours / name).read_text()
+            if folder == kits_folder and name in known:
+                text = (shipped("templates") / kits_folder / name).read_text()
                 return text, f"{_MARK}{template}", None
             raise TemplateNotFound(template, f"there is no template {template!r} to extend")
 
-    known = {path.name for path in (shipped("templates") / ours).iterdir()}
+    known = {path.name for path in (shipped("templates") / kits_folder).iterdir()}
     return ImmutableSandboxedEnvironment(
         loader=Loader(),
         undefined=StrictUndefined,

@@ -210,6 +210,7 @@ def _note_changes(text: str, lab: RunningLab) -> None:
     from rocelab.base.errors import InputError
     from rocelab.lab.lab import as_it_runs
     from rocelab.labfile.load import load_spec
+    from rocelab.labfile.model import differing_keys
     from rocelab.report.console import note
 
     as_was = f"this is lab {lab.name} as it was brought up"
@@ -218,7 +219,7 @@ def _note_changes(text: str, lab: RunningLab) -> None:
     except InputError:
         note(f"{text} has errors now (`rocelab plan {text}` lists them); {as_was}")
         return
-    if as_it_runs(spec) != lab.fabric.spec:
+    if differing_keys(as_it_runs(spec), lab.fabric.spec):
         note(f"{text} differs from what runs; {as_was}")
 
 

@@ -283,6 +283,7 @@ def _print_differences(differences: Sequence[Difference]) -> None:
 
 def _print_status(state: LabStatus) -> None:
     from rocelab.lab.settings import sentences
+    from rocelab.planning.fabric import RouteBasis
 
     switches = [node for node in state.nodes if node.role.tier]
     faulty = [node for node in switches if not node.converged]
@@ -314,6 +315,8 @@ def _print_status(state: LabStatus) -> None:
         f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
         f"{size(state.pss_bytes)} PSS of daemons"
     )
+    if state.basis is not RouteBasis.PLANNED:
+        say(f"What it is compared with: {state.basis.text}.")
     sizes = ", ".join(f"{role} {size(pss_bytes)}" for role, pss_bytes in state.pss_of_roles.items())
     said = (f"FRR's memory: {state.frr_memory}",) if state.frr_memory else ()
     say("; ".join((*said, *((f"a switch: {sizes}",) if sizes else ()))))

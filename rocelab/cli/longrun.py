@@ -77,6 +77,8 @@ def whatif(
     rocelab whatif zone-1-1125 "lose 2 links of rack 4" --pattern allreduce --ranks 16 --size 1GB
     """
     from rocelab.base.documents import to_json
+    from rocelab.planning.fabric import basis_of
+    from rocelab.report.basis import with_basis
     from rocelab.report.simulation.whatif import what_if_document
     from rocelab.sim.events.sentence import parse_event
     from rocelab.sim.reliability import event_cost
@@ -86,7 +88,7 @@ def whatif(
     with _results(folder, force) as opened:
         with simulation_progress() as progress:
             cost = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
-        document = what_if_document(cost)
+        document = with_basis(what_if_document(cost), basis_of(spec))
         if opened is not None:
             write_results(to_json(cost), document, opened)
     if json:
@@ -160,6 +162,8 @@ def longrun(
     rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
     """
     from rocelab.base.documents import to_json
+    from rocelab.planning.fabric import basis_of
+    from rocelab.report.basis import with_basis
     from rocelab.report.simulation.whatif import outlook_document
     from rocelab.sim.reliability import long_run
 
@@ -176,7 +180,7 @@ def longrun(
     with _results(folder, force) as opened:
         with simulation_progress() as progress, _problems_in(timeline):
             outlook = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
-        document = outlook_document(outlook)
+        document = with_basis(outlook_document(outlook), basis_of(spec))
         if opened is not None:
             write_results(to_json(outlook), document, opened)
     if json:

@@ -61,6 +61,7 @@ def path(
     from rocelab.base.errors import InputError
     from rocelab.jobs.placement import find_nic
     from rocelab.lab.lab import RunningLab
+    from rocelab.planning.fabric import RouteBasis
     from rocelab.record import not_up
     from rocelab.routes.path import walk
     from rocelab.routes.planned import planned_fibs
@@ -94,7 +95,9 @@ def path(
             [sport],
             destination_qp=PROBE_QP if qp is None else qp,
         )[sport]
-    tables = "planned" if up is None else "kernel"
+    tables = "kernel"
+    if up is None:
+        tables = "assumed" if fabric.basis is RouteBasis.ASSUMED else "planned"
     scheme = (steering.scheme if steering else fabric.spec.scheme).kind
     if json:
         write_json(_document(fabric.name, computed, qp, scheme, tables, seen))
@@ -117,9 +120,11 @@ def _print(
     lab: str, computed: Path, qp: int | None, scheme: str, tables: str, seen: Nodes | None
 ) -> None:
     flow = computed.flow
-    origin = (
-        "the running kernels' tables" if tables == "kernel" else "planned tables (it is not up)"
-    )
+    origin = {
+        "kernel": "the running kernels' tables",
+        "planned": "planned tables (it is not up)",
+        "assumed": "assumed tables of shortest paths (its own routing is known once it is up)",
+    }[tables]
     to_qp = "" if qp is None else f" QP {qp}"
     say(
         f"lab {lab}, UDP {flow.source}:{flow.source_port} to "

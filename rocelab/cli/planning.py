@@ -45,11 +45,14 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 
 def _print_plan(fabric: Fabric) -> None:
+    from rocelab.planning.fabric import RouteBasis
     from rocelab.planning.limits import lab_limits
 
     addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
     nodes, links = counted(len(fabric.nodes), "node"), counted(len(fabric.links), "link")
     say(f"lab {fabric.name}: {nodes}, {links}")
+    if fabric.basis is not RouteBasis.PLANNED:
+        say(f"{fabric.basis.text}.")
     show_blocks(_node_table(fabric), _link_table(fabric))
     if fabric.servers:
         if fabric.is_tiered:
@@ -361,8 +364,9 @@ class RenderTarget(StrEnum):
 def render(
     lab: LabArgument,
     folder: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False)
-    ],
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False),
+    ] = None,
     target: Annotated[str, choice("target", RenderTarget, "What to write for.")] = RenderTarget.FRR,
     image: Annotated[
         str | None,
@@ -373,6 +377,14 @@ def render(
             show_default=False,
         ),
     ] = None,
+    diff: Annotated[
+        bool,
+        typer.Option(
+            "--diff",
+            help="Print what your values, templates or files change of the kit's configuration, "
+            "and write nothing.",
+        ),
+    ] = False,
     force: ForceOption = False,
 ) -> None:
     """Write a lab's configuration files.
@@ -386,6 +398,11 @@ def render(
     from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
     from rocelab.render.frr_image import DEFAULT_IMAGE
 
+    if diff:
+        _print_difference(Lab.planned(lab_file(lab)).fabric)
+        return
+    if folder is None:
+        raise InputError("render needs a folder", "give one with --out DIR, or ask with --diff")
     if image is not None and target is RenderTarget.FRR:
         raise InputError("--image is for containers", "give --target containerlab or clabernetes")
     fabric = Lab.planned(lab_file(lab)).fabric
@@ -401,6 +418,15 @@ def render(
     for warning in warnings:
         _warn(warning)
     say(f"configurations of {len(fabric.switches):,} switches of lab {fabric.name} are in {folder}")
+
+
+def _print_difference(fabric: Fabric) -> None:
+    from rocelab.render.difference import configuration_difference
+
+    lines = list(configuration_difference(fabric))
+    write(f"{line}\n" for line in lines)
+    if not lines:
+        say(f"the switches of lab {fabric.name} have the configuration that rocelab renders")
 
 
 class Picture(StrEnum):

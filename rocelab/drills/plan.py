@@ -166,11 +166,27 @@ def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[ProbeStream, ...]
     return flows
 
 
+def _without_stages(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str, ...]]:
+    """The drill without stages where these are not applicable, and a note of that."""
+    asks = any(phase.measure.stages for phase in drill.phases)
+    if not asks or fabric.spec.routing.is_rendered:
+        return drill, ()
+    phases = tuple(
+        phase.model_copy(update={"measure": phase.measure.model_copy(update={"stages": False})})
+        for phase in drill.phases
+    )
+    note = (
+        "stages are not applicable: they are those of BGP as rocelab renders it, and the lab runs "
+        "a configuration of its own"
+    )
+    return drill.model_copy(update={"phases": phases}), (note,)
+
+
 def _as_allowed(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str, ...]]:
     """The drill with only what may be done to the lab, and notes of what was left out: faults alone
     may change a lab that was adopted. Raises InputError for a phase with seeds of its own."""
     if not fabric.is_adopted:
-        return drill, ()
+        return _without_stages(drill, fabric)
     if any(phase.seed is not None for phase in drill.phases):
         raise InputError(
             f"drill {drill.name} gives switches other hash seeds, and lab {fabric.name} was "

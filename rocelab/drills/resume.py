@@ -33,7 +33,10 @@ def earlier_result(folder: Path, drill: PlannedDrill) -> DrillResult:
     specs = (("drill", result.drill, drill.spec), ("lab", result.lab, drill.fabric.spec))
     for name, before, spec in specs:
         now = spec.model_dump(mode="json", exclude_none=True)
-        _refuse(folder, f"the {name} is another now", list(changes(before, now)))
+        # What was observed of the lab is of the earlier run.
+        kept = {key: value for key, value in before.items() if key != "observed"}
+        now.pop("observed", None)
+        _refuse(folder, f"the {name} is another now", list(changes(kept, now)))
     with fitting(str(folder / RESULT)):
         _check_repeats(result, drill)
         # The report is of all repeats: what has none is refused before more are measured.

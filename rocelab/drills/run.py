@@ -31,6 +31,7 @@ from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import Lab, RunningLab, as_it_runs
 from rocelab.lab.providers import NodeProvider
 from rocelab.labfile.catalog import DRILLS, find
+from rocelab.labfile.observed import ObservedLabSpec, with_observed
 from rocelab.linux.rights import need_root
 from rocelab.observe.environment import environment_of
 from rocelab.observe.evidence.unconverged import RESULTS, keep_unconverged
@@ -157,6 +158,8 @@ class _Measured:
         self.kept = len(self.runs)
         """How many of them the folder has."""
         self._drill, self._folder, self._earlier = drill, folder, earlier
+        self._spec = drill.fabric.spec
+        """With what was observed of the lab once it is up."""
         self._notes: tuple[str, ...] = ()
 
     def on(self, lab: RunningLab) -> None:
@@ -166,6 +169,8 @@ class _Measured:
             check_machine(self._folder.path, self._earlier, environment)
             environment = self._earlier.environment
         self.environment, self._notes = environment, lab.notes
+        if isinstance(lab.spec, ObservedLabSpec):
+            self._spec = with_observed(self._drill.fabric.spec, lab.spec.observed)
 
     def result_of(self, earlier: DrillResult) -> DrillResult:
         """The result of earlier repeats alone."""
@@ -184,7 +189,7 @@ class _Measured:
         """The result of the repeats so far, once the lab is up."""
         if self.environment is None:
             raise ValueError("the lab has not been up")
-        spec = self._drill.fabric.spec
+        spec = self._spec
         phases = self._drill.phases
         return conclude(
             drill=self._drill.spec.model_dump(mode="json", exclude_none=True),

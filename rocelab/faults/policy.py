@@ -62,8 +62,7 @@ def check_rendered(fabric: Fabric) -> None:
     """Raises InputError if the lab was adopted or runs the user's own configuration: its policy is
     not rendered here. Raises as `check_stack`."""
     check_stack(fabric)
-    routing = fabric.spec.routing
-    if fabric.is_adopted or routing.config is not None or routing.templates is not None:
+    if fabric.is_adopted or not fabric.spec.routing.is_rendered:
         why = "was adopted" if fabric.is_adopted else "runs a configuration of its own"
         raise InputError(
             f"not applicable: lab {fabric.name} {why}, and this fault changes policy that rocelab "

@@ -25,7 +25,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.settings import Deviation, read_deviations, sentences
 from rocelab.linux import fib, namespaces, netlink, processes
-from rocelab.planning.fabric import Node
+from rocelab.planning.fabric import Node, RouteBasis
 from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import (
     FAULT_KINDS,
@@ -109,6 +109,8 @@ class LabStatus:
     """Kernel settings that are not as planned."""
     frr_memory: str | None = FrrMemory.PLAIN
     """How FRR's daemons use memory, None with another stack."""
+    basis: RouteBasis = RouteBasis.PLANNED
+    """How it is known what the lab has when it is whole."""
 
     @property
     def converged(self) -> bool:
@@ -162,6 +164,7 @@ class LabStatus:
             "lacks_controller": self.lacks_controller,
             "settings": [asdict(deviation) for deviation in self.deviations],
             "frr_memory": self.frr_memory,
+            "basis": self.basis,
             "nodes": [
                 {
                     "name": node.name,
@@ -226,7 +229,17 @@ def read_status(lab: RunningLab, answer_s: float = ANSWER_TIMEOUT_S) -> LabStatu
     overview, controller = read_overview(fabric), lacks_controller(files)
     deviations = read_deviations(fabric, files)
     memory = lab.memory_text
-    return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations, memory)
+    return LabStatus(
+        lab.name,
+        nodes,
+        faults,
+        overview,
+        broken,
+        controller,
+        deviations,
+        memory,
+        fabric.basis,
+    )
 
 
 def _known_fault(number: int, document: Mapping[str, Any]) -> KnownFault:

@@ -143,10 +143,10 @@ class StillnessWait:
     def _not_whole(self, timeout_s: float, problems: tuple[str, ...]) -> NotConvergedError:
         names = [node.name for node in self._fabric.switches]
         concerned = [name for name in names if any(name in text for text in problems)]
-        shown = [f"  {text}" for text in problems[:SHOWN]]
+        lines = [f"  {text}" for text in problems[:SHOWN]]
         if len(problems) > SHOWN:
-            shown.append(f"  and {len(problems) - SHOWN:,} more")
-        what = "\n".join(shown) or "  routes still change"
+            lines.append(f"  and {len(problems) - SHOWN:,} more")
+        what = "\n".join(lines) or "  routes still change"
         return NotConvergedError(
             f"the lab's own routing is not whole after {timeout_s:.0f} s:\n{what}",
             "look at its daemons with `rocelab up --keep` and `rocelab vtysh`",

@@ -51,7 +51,7 @@ START_ORDER = (
 """FRR's daemons that a switch may run, in start order; mgmtd is the release's affair."""
 
 _REPLACED = re.compile(
-    r"(no )?(log|hostname|domainname|username|password|enable password|line vty|allow-external"
+    r"(no )?(log|hostname|domainname|username|password|enable password|allow-external"
     r"|service (integrated-vtysh-config|password-encryption|advanced-vty|terminal-length)"
     r"|exec-timeout|access-class|banner motd (default|line))\b"
 )
@@ -96,6 +96,8 @@ class FrrFile:
     """The first that is written, BGP's before another protocol's."""
     addresses: Mapping[str, str]
     """Of each interface that has one, its first IPv4 address with its length."""
+    ospf: tuple[str, ...]
+    """The lines that begin an instance of OSPF."""
     vrf: str | None
     """The first line that needs a VRF."""
     problems: tuple[FrrFileProblem, ...] = ()
@@ -112,6 +114,7 @@ class _Reader:
     asn: int | None = None
     router_ids: dict[str, str] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
+    ospf: list[str] = field(default_factory=list)
     vrf: str | None = None
     problems: list[FrrFileProblem] = field(default_factory=list)
     block: str = ""
@@ -132,6 +135,7 @@ def read_frr_file(text: str) -> FrrFile:
         asn=reader.asn,
         router_id=ids.get("bgp") or next(iter(ids.values()), None),
         addresses=reader.addresses,
+        ospf=tuple(dict.fromkeys(reader.ospf)),
         vrf=reader.vrf,
         problems=tuple(reader.problems),
     )
@@ -174,6 +178,8 @@ def _note(reader: _Reader, number: int, line: str) -> None:
     if _VRF.match(line) and reader.vrf is None:
         reader.vrf = line
     match line.split():
+        case ["router", "ospf", *_] if at_margin:
+            reader.ospf.append(line)
         case ["frr", "defaults", profile]:
             reader.defaults = profile
         case ["router", "bgp", asn, *rest] if at_margin and "vrf" not in rest:

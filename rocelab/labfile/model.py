@@ -230,12 +230,14 @@ class RoutingSpec(SpecModel):
         return value
 
     @property
+    def is_rendered(self) -> bool:
+        """Whether the configuration is the kit's, with values of the user's or without."""
+        return self.templates is None and self.config is None
+
+    @property
     def is_own(self) -> bool:
         """Whether the user's configuration decides routes, and not the fabric's own policy."""
-        blocks = (self.templates, self.config)
-        return any(block is not None for block in blocks) or any(
-            policy.decides_routes for policy in self.policy.values()
-        )
+        return not self.is_rendered or any(policy.decides_routes for policy in self.policy.values())
 
     def policy_of(self, node: str, role: str) -> PolicySpec:
         """The policy of a switch."""
@@ -474,7 +476,7 @@ class LabSpec(SpecModel):
             self.fabric.is_regular
             and self.overrides.is_empty
             and self.addresses == AddressesSpec()
-            and self.routing.config is None
+            and not self.routing.is_own
         )
 
     def layout(self) -> Layout:

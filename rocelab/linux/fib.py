@@ -218,14 +218,13 @@ def used(routes: Iterable[KernelRoute]) -> Iterable[KernelRoute]:
 
 
 def routed(routes: Iterable[KernelRoute], names: Mapping[int, str]) -> dict[str, tuple[str, ...]]:
-    """Of the routes that daemons or people have set, by prefix, the interfaces of the next hops;
-    `names` has those of interest by their indexes, and routes by others are left out."""
+    """Of the routes that daemons or people have set, by prefix, the interfaces of the next hops,
+    none for a route that discards; `names` has those of interest by their indexes, and routes by
+    others are left out."""
     return {
         route.prefix: tuple(names[hop.interface] for hop in route.hops)
         for route in used(routes)
-        if route.protocol != RTPROT_KERNEL
-        and route.hops
-        and all(hop.interface in names for hop in route.hops)
+        if route.protocol != RTPROT_KERNEL and all(hop.interface in names for hop in route.hops)
     }
 
 

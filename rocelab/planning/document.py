@@ -17,7 +17,7 @@ from rocelab.labfile.headroom import Headroom
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.planning.addresses import address_plan
 from rocelab.planning.dependencies import is_up_down, search
-from rocelab.planning.fabric import Fabric, Link, Node, Port, Prefix
+from rocelab.planning.fabric import Fabric, Link, Node, Port, Prefix, RouteBasis
 from rocelab.planning.limits import lab_limits
 from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, slack_of
 from rocelab.planning.pfc import warnings as pfc_warnings
@@ -113,6 +113,8 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield "{\n"
     yield f'"lab": {json.dumps(fabric.name)},\n'
     yield f'"numbered": {json.dumps(fabric.numbered)},\n'
+    if fabric.basis is not RouteBasis.PLANNED:
+        yield f'"routes": {json.dumps(fabric.basis)},\n'
     yield from _array("uplinks", map(_uplinks, uplinks_by_tier(fabric)))
     yield ",\n"
     yield from _array("nodes", map(_node, fabric.nodes))

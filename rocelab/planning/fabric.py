@@ -18,6 +18,7 @@ from rocelab.fabrics.numbers import Prefix as Prefix
 from rocelab.fabrics.roles import Role, tier_name
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import USUAL_CABLE_NS, HashPolicy, LabSpec
+from rocelab.labfile.observed import ObservedLabSpec
 
 MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
@@ -258,6 +259,15 @@ class RouteBasis(StrEnum):
         }[self]
 
 
+def basis_of(spec: LabSpec) -> RouteBasis:
+    """How it is known which routes a lab has when it is whole."""
+    if isinstance(spec, AdoptedLabSpec):
+        return RouteBasis.OBSERVED
+    if isinstance(spec, ObservedLabSpec):
+        return RouteBasis(spec.observed.basis)
+    return RouteBasis.ASSUMED if spec.routing.is_own else RouteBasis.PLANNED
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What a lab whose routing the kit does not decide had when it was whole, where a planned one
@@ -347,9 +357,7 @@ class Fabric:
     @property
     def basis(self) -> RouteBasis:
         """How it is known which routes the lab has when it is whole."""
-        if self.observed is not None:
-            return self.observed.basis
-        return RouteBasis.ASSUMED if self.spec.routing.is_own else RouteBasis.PLANNED
+        return basis_of(self.spec) if self.observed is None else self.observed.basis
 
     @cached_property
     def node_by_name(self) -> dict[str, Node]:

@@ -17,7 +17,7 @@ from rocelab.labfile.model import HashingSpec, HashWeights
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.linux.fibtable import FibOf
 from rocelab.planning.build import plan
-from rocelab.planning.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric, RouteBasis
 from rocelab.prediction.document import prediction
 from rocelab.prediction.loads import LinkLoads, land
 from rocelab.prediction.matrix import FlowRow, Matrix, matrix_of
@@ -78,7 +78,9 @@ def predict_document(
             "links are unnumbered, so the order of next hops follows from the daemons' start: "
             "loads hold as a distribution, and which link has which does not"
         )
-    tables = "planned" if setting.fib_of is None else "kernel"
+    tables = "kernel"
+    if setting.fib_of is None:
+        tables = "assumed" if fabric.basis is not RouteBasis.PLANNED else "planned"
     return prediction(fabric, matrix, loads, tables=tables, model=setting.model, notes=notes)
 
 

@@ -8,9 +8,10 @@ With `overwrite` a later render replaces the files in the marker, and nothing el
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from rocelab.base.errors import InputError
+from rocelab.base.errors import InputError, MachineError
 from rocelab.base.files import MOST_BYTES
 from rocelab.base.interruption import undone
 from rocelab.base.outputs import OVERWRITE, Folder, open_folder
@@ -41,6 +42,8 @@ def write_rendered(
 
     stack = stack_for(fabric)
     stack.check(fabric)
+    with suppress(MachineError):  # A machine without the stack renders too.
+        stack.check_configuration(fabric, stack.find(None))
 
     def files() -> Iterator[tuple[str, str]]:
         for done, node in enumerate(fabric.switches, start=1):

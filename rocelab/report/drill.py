@@ -16,6 +16,7 @@ from rocelab.base.errors import InputError, MachineError, PluginError, RocelabEr
 from rocelab.base.quantities import Unit
 from rocelab.base.wording import counted
 from rocelab.report.answers.drill import drill_answer
+from rocelab.report.basis import with_basis
 from rocelab.report.document import (
     Block,
     Chapter,
@@ -63,7 +64,7 @@ def drill_document(result: DrillResult) -> Document:
     """All of a drill."""
     repeats = repeat_tables(result)
     lab, alone = result.lab["name"], len(result.phases) == 1
-    return Document(
+    document = Document(
         result.title,
         (
             Replay(partial(recording, result)),
@@ -85,6 +86,7 @@ def drill_document(result: DrillResult) -> Document:
             _expectations(result, repeats),
         ),
     )
+    return with_basis(document, result.basis)
 
 
 def _expectations(result: DrillResult, repeats: Sequence[RepeatTable]) -> Section:

@@ -11,6 +11,7 @@ from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.performance import PerformanceRow, nccl_table
 from rocelab.report.answers.job import job_answer
+from rocelab.report.basis import with_basis
 from rocelab.report.document import (
     Block,
     Cell,
@@ -76,12 +77,13 @@ def job_document(report: JobReport) -> Document:
     )
     job = report.job
     size = f" of {job['size']}" if job.get("size") else ""
-    return Document(
+    document = Document(
         f"{job['pattern']}{size} on {report.lab['name']}",
         blocks,
         kind=f"rocelab traffic on lab `{report.lab['name']}`",
         card=job_answer(report, Figure("answer", partial(progress_plot, report))),
     )
+    return with_basis(document, report.basis)
 
 
 def _recording(report: JobReport) -> Recording | None:

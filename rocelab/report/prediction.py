@@ -8,6 +8,12 @@ from rocelab.base.wording import counted
 from rocelab.report.document import Column, Document, Note, Row, Table, columns
 from rocelab.results.prediction import Prediction, TierPrediction
 
+ORIGINS = {
+    "kernel": "the running kernels' tables",
+    "planned": "planned tables",
+    "assumed": "assumed tables of shortest paths, as its own routing is known once it is up",
+}
+
 
 def prediction_document(prediction: Prediction) -> Document:
     """What `rocelab predict` prints."""
@@ -16,7 +22,7 @@ def prediction_document(prediction: Prediction) -> Document:
 
 
 def _what(prediction: Prediction) -> str:
-    origin = "the running kernels' tables" if prediction.tables == "kernel" else "planned tables"
+    origin = ORIGINS[prediction.tables]
     carried = [counted(prediction.flows, "flow")]
     if prediction.bytes is not None:
         carried.append(f"{size(prediction.bytes)} of payload")

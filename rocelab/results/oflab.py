@@ -8,7 +8,7 @@ from typing import Any
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
-from rocelab.planning.fabric import Fabric
+from rocelab.planning.fabric import Fabric, RouteBasis, basis_of
 from rocelab.results.environment import Environment
 
 
@@ -22,6 +22,11 @@ class LabDocument:
     def lab_spec(self) -> LabSpec:
         """Raises ValueError if this version does not know such a lab."""
         return recorded_spec(self.lab, self.environment.plugins)
+
+    @property
+    def basis(self) -> RouteBasis:
+        """How its lab's routes are known. Raises ValueError as `lab_spec`."""
+        return basis_of(self.lab_spec)
 
     @cached_property
     def fabric(self) -> Fabric:

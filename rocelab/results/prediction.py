@@ -59,7 +59,8 @@ class Prediction:
     schema_version: int
     lab: str
     tables: str
-    """`kernel` for those of the running switches, else `planned`."""
+    """`kernel` for those of the running switches, `assumed` for shortest paths where the user's
+    configuration decides, else `planned`."""
     model: str
     scheme: dict[str, Any]
     hashing: dict[str, Any]

@@ -35,8 +35,9 @@ class EventEffects:
 
 
 def can_trace(fabric: Fabric) -> bool:
-    """Whether stages can be traced: every switch runs FRR, in a lab that rocelab planned."""
-    return fabric.observed is None and stack_for(fabric).name == DEFAULT_STACK
+    """Whether stages can be traced: every switch runs FRR with BGP as rocelab renders it."""
+    is_rendered = fabric.spec.routing.is_rendered and not fabric.is_adopted
+    return is_rendered and stack_for(fabric).name == DEFAULT_STACK
 
 
 class Observers(Holding):

@@ -149,3 +149,48 @@ def test_what_is_declared_and_missing_is_named(
     with pytest.raises(NotConvergedError, match="rtsw1 has a route to servers with 2 next hops"):
         made.up()
     assert not made.is_running
+
+
+TEMPLATES = {
+    "bgpd.conf.j2": '{% extends "frr/bgpd.conf.j2" %}{% block bgp %}{{ super() }}'
+    " bgp bestpath compare-routerid\n{% endblock %}",
+    "nodes/ctsw1/staticd.conf.j2": "log file /etc/evil\nip route 203.0.113.0/24 blackhole\n",
+}
+
+
+def test_templates_extend_the_kit_s_and_add_a_daemon(tmp_path: Path) -> None:
+    for name, text in TEMPLATES.items():
+        path = tmp_path / "templates" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    file = tmp_path / "it-own-templates.yaml"
+    fabric = "fabric: {kind: clos, racks: 2, spines: 2}"
+    file.write_text(f"name: it-own-templates\n{fabric}\nrouting: {{templates: templates}}\n")
+
+    with running(Lab.planned(file)) as up:
+        assert up.fabric.basis is RouteBasis.OBSERVED
+        assert read_status(up).converged
+        assert read_differences(up) == ()
+        spine = up.node("ctsw1")
+        assert set(spine.daemons()) == {"zebra", "staticd", "bgpd"}
+        said = spine.exec([*spine.command_line, "-c", "show running-config"]).stdout
+        assert "bgp bestpath compare-routerid" in said
+        assert "/etc/evil" not in said
+        assert "blackhole 203.0.113.0/24" in spine.exec(["ip", "route"]).stdout
+
+
+def test_values_are_what_bgp_announces(tmp_path: Path) -> None:
+    file = tmp_path / "it-own-values.yaml"
+    fabric = "fabric: {kind: clos, racks: 2, spines: 2}"
+    values = (
+        "{rtsw: {communities: ['65000:100'], password: s3cret, gtsm: true, dampening: true}, "
+        "rtsw1: {local_as: 65100}}"
+    )
+    file.write_text(f"name: it-own-values\n{fabric}\nrouting: {{policy: {values}}}\n")
+
+    with running(Lab.planned(file)) as up:
+        assert read_status(up).converged
+        spine, rack = up.node("ctsw1"), up.fabric.prefixes_of["rtsw1"][0].prefix
+        said = spine.exec([*spine.command_line, "-c", f"show bgp ipv4 unicast {rack}"]).stdout
+        assert "Community: 65000:100" in said
+        assert "\n  65100\n" in said

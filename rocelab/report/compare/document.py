@@ -15,6 +15,7 @@ from functools import partial
 from rocelab.base.quantities import Unit, formatted, rate, ratio, share
 from rocelab.base.wording import counted
 from rocelab.report.answers.compared import side_by_side
+from rocelab.report.basis import with_basis
 from rocelab.report.compare import plots
 from rocelab.report.compare.answer import comparison_answer
 from rocelab.report.compare.cells import (
@@ -57,7 +58,7 @@ def comparison_document(comparison: Comparison) -> Document:
     """All of a comparison."""
     job, lab = comparison.cells[0].job, comparison.lab
     notes = anomalies(comparison)
-    return Document(
+    document = Document(
         f"Load balancing on {lab['name']}",
         (
             Replay(partial(recorded, comparison), of_cells=True),
@@ -96,6 +97,7 @@ def comparison_document(comparison: Comparison) -> Document:
         card=comparison_answer(comparison),
         answer=(Section("BusBW, modelled, by queue pairs and placement", (_summary(comparison),)),),
     )
+    return with_basis(document, comparison.basis)
 
 
 def _summary(comparison: Comparison) -> Table:

@@ -9,6 +9,7 @@ from functools import partial
 
 from rocelab.base.quantities import Unit, duration, in_unit, memory, rate, share
 from rocelab.base.wording import counted
+from rocelab.report.basis import with_basis
 from rocelab.report.document import (
     Block,
     Cell,
@@ -48,7 +49,7 @@ NAMED_LINKS = 8
 def simulation_document(report: SimulationReport) -> Document:
     """All of a simulation."""
     lab, method = report.lab, report.method
-    return Document(
+    document = Document(
         f"Simulation of {lab['name']}",
         (
             *(Note(text, Tone.CAUTION, page_only=True) for text in report.warnings),
@@ -68,6 +69,7 @@ def simulation_document(report: SimulationReport) -> Document:
         f"{method.engine}. Nothing was sent on a network.",
         meta=f"{report.environment.started} · rocelab {report.environment.tool_text}",
     )
+    return with_basis(document, report.basis)
 
 
 def _drawn(

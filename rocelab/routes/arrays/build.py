@@ -81,7 +81,8 @@ def network_of(spec: LabSpec) -> Network:
 
 
 def _of_fabric(fabric: Fabric) -> Network:
-    """The network of a fabric whose addresses or wiring do not follow from its kind alone."""
+    """The network of a fabric whose addresses, wiring or routes do not follow from its kind."""
+    is_own = fabric.spec.routing.is_own
     number = {node.name: index for index, node in enumerate(fabric.nodes)}
     link_number = {link: index for index, link in enumerate(fabric.links)}
     nics = [nic for server in fabric.servers for nic in fabric.nics(server.name)]
@@ -113,7 +114,7 @@ def _of_fabric(fabric: Fabric) -> Network:
             [home_of[tuple(link.b.node for link in nic.links)] for nic in nics], np.int32
         ),
         home_leaves=_padded([[number[name] for name in switches] for switches in homes]),
-        details=None if fabric.is_regular else _details(fabric),
+        details=_details(fabric) if is_own or not fabric.is_regular else None,
     )
 
 
@@ -128,7 +129,8 @@ def _details(fabric: Fabric) -> NetworkDetails:
         interfaces=tuple(port.interface for port, _ in sends),
         order=_ranks(gateways),
         rank=_ranks(rank),
-        valley_free=fabric.valley_free,
+        valley_free=fabric.valley_free and not fabric.spec.routing.is_own,
+        shortest=fabric.spec.routing.is_own,
     )
 
 

@@ -83,7 +83,7 @@ class GraphRoutes:
     def _spread(self) -> None:
         network, details = self.network, self._details
         switches = _sends_of_switches(network, details, self.up)
-        paths = _AsPaths.of(network, self._is_origin)
+        paths = _AsPaths.of(network, details, self._is_origin)
         reached = self._is_origin.copy()
         frontier = self._is_origin
         silent = (network.tier == 1)[:, None] & details.valley_free
@@ -146,9 +146,9 @@ class _AsPaths:
         self._new: list[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.uint64]]] = []
 
     @classmethod
-    def of(cls, network: Network, is_origin: Mask) -> _AsPaths:
+    def of(cls, network: Network, details: NetworkDetails, is_origin: Mask) -> _AsPaths:
         asns, of_node, counts = np.unique(network.asn, return_inverse=True, return_counts=True)
-        shared = np.flatnonzero((counts > 1) & (asns != 0))
+        shared = np.flatnonzero((counts > 1) & (asns != 0) & (not details.shortest))
         place = np.full(len(asns), NONE, np.int32)
         place[shared] = np.arange(len(shared))
         number = place[of_node].astype(np.int32)

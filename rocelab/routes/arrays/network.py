@@ -36,6 +36,8 @@ class NetworkDetails:
     """The place of each node by BGP identifier, N."""
     valley_free: bool
     """Whether switches of the lowest tier announce only what is theirs."""
+    shortest: bool = False
+    """Whether routes are all shortest paths, whatever their AS numbers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ def missing(
 def _ospf(files: DaemonFiles) -> dict[str, bool]:
     """The interfaces that OSPF speaks on, and whether it has a neighbour there."""
     document = vty_json(files, "ospfd", "show ip ospf interface json", dict)
-    answer = peers.Answer(files, "ospfd")
+    answer = peers.DaemonAnswer(files, "ospfd")
     result = {}
     for name, interface in answer.mapping(document.get("interfaces", {})).items():
         fields = answer.mapping(interface)
@@ -50,7 +50,7 @@ def _ospf(files: DaemonFiles) -> dict[str, bool]:
 
 def _isis(files: DaemonFiles) -> dict[str, bool]:
     """The same of IS-IS."""
-    answer = peers.Answer(files, "isisd")
+    answer = peers.DaemonAnswer(files, "isisd")
     speaks: dict[str, bool] = {}
     for area in _areas(files, answer, "show isis interface json"):
         for circuit in map(answer.mapping, answer.sequence(area.get("circuits", []))):
@@ -65,7 +65,7 @@ def _isis(files: DaemonFiles) -> dict[str, bool]:
     return speaks
 
 
-def _areas(files: DaemonFiles, answer: peers.Answer, command: str) -> list[dict[str, object]]:
+def _areas(files: DaemonFiles, answer: peers.DaemonAnswer, command: str) -> list[dict[str, object]]:
     document = vty_json(files, "isisd", command, dict)
     areas = answer.sequence(document.get("areas", []))
     return [dict(answer.mapping(area)) for area in areas]

@@ -18,7 +18,7 @@ from rocelab.base.errors import InputError, MachineError, Problem, SpecError
 from rocelab.base.sandbox import TemplateFolder
 from rocelab.base.wording import listed, printable
 from rocelab.labfile.configuration import TemplatesSpec
-from rocelab.labfile.frr_file import START_ORDER
+from rocelab.labfile.frr_file import START_ORDER, FrrFile, read_frr_file
 from rocelab.linux import linkkinds
 from rocelab.planning.configured import files_of
 from rocelab.planning.fabric import Fabric, Node
@@ -62,10 +62,10 @@ def configuration_of(
     defaults = DATACENTER if file is None else file.defaults
     texts: dict[str, str] = {}
     if file is not None:
-        texts[INTEGRATED] = file.text + _log_of_sessions(file.asn)
+        texts[INTEGRATED] = file.text + "".join(_added(file))
     else:
-        ours = frr_configuration(fabric, node, log_folder, interfaces=interfaces)
-        texts |= {name: text for name, text in ours.items() if name in names}
+        of_kit = frr_configuration(fabric, node, log_folder, interfaces=interfaces)
+        texts |= {name: text for name, text in of_kit.items() if name in names}
         if routing.templates is not None:
             texts |= _from_templates(
                 routing.templates, fabric, node, names, log_folder, interfaces=interfaces
@@ -74,9 +74,13 @@ def configuration_of(
     return texts | {name: base_configuration(node, name, log_folder, defaults) for name in others}
 
 
-def _log_of_sessions(asn: int | None) -> str:
-    """What the kit adds to a file: bgpd logs sessions that go up and down."""
-    return "" if asn is None else f"router bgp {asn}\n bgp log-neighbor-changes\nexit\n"
+def _added(file: FrrFile) -> Iterator[str]:
+    """What the kit adds to a file. bgpd logs sessions that go up and down. ospfd leaves neighbours'
+    hardware addresses alone: the kit sets them for good, and a request of ospfd's makes the kernel
+    forget that."""
+    if file.asn is not None:
+        yield f"router bgp {file.asn}\n bgp log-neighbor-changes\nexit\n"
+    yield from (f"{block}\n no proactive-arp\nexit\n" for block in file.ospf)
 
 
 def _from_templates(
@@ -89,14 +93,14 @@ def _from_templates(
     interfaces: bool,
 ) -> Iterator[tuple[str, str]]:
     folder = TemplateFolder(templates.texts, "frr", templates.folder)
-    given = {
+    known = {
         **variables(fabric, node, interfaces=interfaces),
         **template_variables(fabric, node),
     }
     for daemon in names:
         name = templates.name_for(daemon, node.name, node.role.name)
         if name is not None:
-            here = given | {"daemon": daemon, "defaults": DATACENTER, "log_folder": log_folder}
+            here = known | {"daemon": daemon, "defaults": DATACENTER, "log_folder": log_folder}
             yield daemon, with_log(folder.render(name, here), daemon, node, log_folder)
 
 
@@ -134,20 +138,23 @@ def template_variables(fabric: Fabric, node: Node) -> Mapping[str, object]:
 
 
 def with_log(text: str, daemon: str, node: Node, log_folder: Path) -> str:
-    """The text of a template with the kit's log and name, whatever it sets of its own."""
-    kept = [
-        line
-        for line in text.splitlines()
-        if not re.match(r"(no )?(log|hostname|username|password|enable password)\b", line)
-    ]
-    own = (
+    """The text of a template with the kit's log and name, whatever it sets of its own. Raises
+    SpecError for lines that reach beyond the switch."""
+    file = read_frr_file(text)
+    if file.problems:
+        where = f"{daemon}.conf of {node.name}"
+        raise SpecError(
+            [Problem(where, one.line, "", one.message, one.hint) for one in file.problems]
+        )
+    kept = [line for line in file.text.splitlines() if line]
+    head_lines = (
         f"hostname {node.name}",
         f"log file {log_folder}/{daemon}.log informational",
         "log timestamp precision 6",
     )
     # `frr defaults` comes before all else.
     head = 1 if kept and kept[0].startswith("frr defaults") else 0
-    return "".join(f"{line}\n" for line in (*kept[:head], *own, *kept[head:]))
+    return "".join(f"{line}\n" for line in (*kept[:head], *head_lines, *kept[head:]))
 
 
 def check_configuration(fabric: Fabric, installation: FrrInstallation) -> None:

@@ -46,7 +46,7 @@ def bgp_peers(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[s
     Raises OSError as `vty_command` does, UnreadableAnswerError if the answer has another shape.
     """
     summary = _summary(files, timeout_s)
-    answer = Answer(files, "bgpd")
+    answer = DaemonAnswer(files, "bgpd")
     peers = {}
     for name, peer in answer.mapping(summary.get("peers", {})).items():
         fields = answer.mapping(peer)
@@ -60,7 +60,7 @@ def local_asn(files: DaemonFiles) -> int | None:
     """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
     summary = _summary(files)
     asn = summary.get("as")
-    return None if asn is None else Answer(files, "bgpd").asn(asn)
+    return None if asn is None else DaemonAnswer(files, "bgpd").asn(asn)
 
 
 def _summary(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, object]:
@@ -83,7 +83,7 @@ def _first_with(
 
 def session_counts(files: DaemonFiles) -> dict[str, SessionCounts]:
     """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
-    answer = Answer(files, "bgpd")
+    answer = DaemonAnswer(files, "bgpd")
     counts = {}
     for name, peer in _neighbours(files).items():
         messages = answer.mapping(peer.get("messageStats", {}))
@@ -105,7 +105,7 @@ def unheard(files: DaemonFiles) -> frozenset[str]:
 def _neighbours(files: DaemonFiles) -> dict[str, Mapping[str, object]]:
     """All that bgpd tells of a switch's sessions, by neighbour."""
     document = vty_json(files, "bgpd", "show bgp neighbors json", dict)
-    answer = Answer(files, "bgpd")
+    answer = DaemonAnswer(files, "bgpd")
     # The object also holds numbers of the address family.
     return {answer.text(name): peer for name, peer in document.items() if isinstance(peer, dict)}
 
@@ -114,7 +114,7 @@ def shutting_down(files: DaemonFiles) -> frozenset[str]:
     """The neighbours from which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC
     8326). Raises as `bgp_peers` does."""
     table = _first_with("routes", "show bgp {} unicast community graceful-shutdown json", files)
-    answer = Answer(files, "bgpd")
+    answer = DaemonAnswer(files, "bgpd")
     return frozenset(
         answer.text(path["peerId"])
         for paths in answer.mapping(table.get("routes", {})).values()
@@ -125,7 +125,7 @@ def shutting_down(files: DaemonFiles) -> frozenset[str]:
 
 def bfd_peers(files: DaemonFiles) -> list[BfdPeer]:
     """A switch's BFD sessions. Raises as `bgp_peers` does."""
-    answer = Answer(files, "bfdd")
+    answer = DaemonAnswer(files, "bfdd")
     peers = []
     for peer in vty_json(files, "bfdd", "show bfd peers json", list):
         fields = answer.mapping(peer)
@@ -135,7 +135,7 @@ def bfd_peers(files: DaemonFiles) -> list[BfdPeer]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DaemonAnswer:
     """Checks the types of an answer's parts; its error names the switch and the daemon."""
 
     files: DaemonFiles

@@ -60,8 +60,7 @@ def test_logs_names_and_accounts_are_replaced_and_lines_keep_their_numbers() -> 
     file = read_frr_file(LEAF)
 
     assert file.replaced == (
-        *("hostname other", "log file /etc/passwd", "password open", "line vty"),
-        "exec-timeout 0 0",
+        *("hostname other", "log file /etc/passwd", "password open", "exec-timeout 0 0"),
     )
     kept = file.text.splitlines()
     assert len(kept) == len(LEAF.splitlines())
