@@ -25,11 +25,12 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab plan LAB [OPTIONS]": Run(
         ("rocelab plan zone-small", "rocelab plan zone-small --json")
     ),
-    "rocelab render LAB --out DIR [OPTIONS]": Run(
+    "rocelab render LAB [OPTIONS]": Run(
         (
             f"rocelab render zone-small -o {OUT}/frr",
             f"rocelab render zone-small -o {OUT}/clab --target containerlab",
             f"rocelab render zone-small -o {OUT}/kube --target clabernetes",
+            "rocelab render ospf-ibgp --diff",
         ),
         after=(f"test -s {OUT}/frr/rtsw1/bgpd.conf",),
     ),
