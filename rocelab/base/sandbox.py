@@ -24,8 +24,8 @@ MOST_CHARACTERS = 4 << 20
 
 
 class TemplateFolder:
-    """The templates of a folder by path. `kits_folder`: that of the shipped templates which they may
-    extend, as `FOLDER/NAME`. `folder`: what messages call theirs."""
+    """The templates of a folder by path. `kits_folder`: that of the shipped templates which they
+    may extend, as `FOLDER/NAME`. `folder`: what messages call theirs."""
 
     def __init__(self, texts: Mapping[str, str], kits_folder: str, folder: str) -> None:
         self._folder = folder
