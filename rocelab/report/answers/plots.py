@@ -78,7 +78,7 @@ def probes_plot(run: ProbeRun) -> Figure | None:
 @styled
 def storm_map(run: ProbeRun) -> Figure | None:
     """A row for each flow, a column for each event: how long the event had the flow out, the longer
-    the darker; None if no flow was hit."""
+    the stronger the red; None if no flow was hit."""
     flows = [flow for flow in run.flows if _out_ns(flow)]
     worst = worst_event(run)
     if not flows or worst is None:
@@ -114,7 +114,7 @@ def storm_map(run: ProbeRun) -> Figure | None:
     )
     more = len(flows) - len(shown_flows)
     text = f"; {counted(more, 'flow')} more lost less" if more else ""
-    name_text = f"how long each event had each flow out, lab: the longer the darker{text}"
+    name_text = f"how long each event had each flow out, lab: the longer the stronger the red{text}"
     axis.set_title(name_text)
     return figure
 

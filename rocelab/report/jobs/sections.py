@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from rocelab.base.quantities import Unit, change, duration, share
@@ -29,11 +30,12 @@ from rocelab.results.kpis import NOT_MEASURED
 from rocelab.results.shares import FairShares
 
 MOST_QUEUES = 12
+_NEVER = re.compile("in 0 of ")
 
 
 def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Section:
     """The figures of all phases, or of their jobs, side by side, with the difference to the first;
-    those that are yes, 0 or not measured everywhere are only named."""
+    those that are yes, no, 0 or not measured everywhere are only named."""
     has_jobs = result.has_jobs
     title = f"Figures by phase, {'modelled' if has_jobs else 'lab'}"
     if len(result.repeats) > 1:
@@ -60,27 +62,34 @@ def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Sec
         for title, name in names.items()
         if all(_is_zero(figures, name) for _, figures in summaries.values())
     ]
-    true, unmeasured = (
-        [title for title, of_column in cells.items() if set(of_column.values()) == {text}]
-        for text in ("yes", NOT_MEASURED)
-    )
-    everywhere = {"yes": true, "0": zero, "not measured": unmeasured}
+    alike = {**_alike(cells), "0 in every phase": zero}
+    folded = {title for titles in alike.values() for title in titles}
     table = Table(
         "",
         (Column(""), *columns(Unit.FIGURE, *summaries)),
         tuple(
             (name, *(of_column.get(column, "") for column in summaries))
             for name, of_column in cells.items()
-            if name not in (*zero, *true, *unmeasured)
+            if name not in folded
         ),
-        caption="; ".join(
-            f"{words} in every phase: {', '.join(titles)}"
-            for words, titles in everywhere.items()
-            if titles
-        ),
+        caption="; ".join(f"{what}: {', '.join(of)}" for what, of in alike.items() if of),
         sortable=False,
     )
     return Section(title, (table,), page_only=not has_jobs)
+
+
+def _alike(cells: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    """The titles of rows whose cells are all yes, no or not measured, by what they are."""
+    texts = {title: set(of_column.values()) for title, of_column in cells.items()}
+    return {
+        "yes in every phase": [title for title, text in texts.items() if text == {"yes"}],
+        "no in every phase": [
+            title for title, text in texts.items() if all(map(_NEVER.match, text))
+        ],
+        "not measured in any phase": [
+            title for title, text in texts.items() if text == {NOT_MEASURED}
+        ],
+    }
 
 
 def _firsts(summaries: Sequence[FigureSummary]) -> dict[str, float]:
