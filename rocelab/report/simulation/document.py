@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from rocelab.base.quantities import Unit, duration, in_unit, memory, rate, share
+from rocelab.base.quantities import Unit, duration, in_unit, memory, rate, ratio, share
 from rocelab.base.wording import counted
 from rocelab.report.basis import with_basis
 from rocelab.report.document import (
@@ -160,7 +160,18 @@ def _flow_times(report: SimulationReport) -> tuple[Block, ...]:
                 sortable=False,
             ),
         ]
-    return (*blocks, *_drawn(report, slowdown=plots.slowdown), _slowdown(report))
+    curve = Figure("slowdown", partial(plots.slowdown, report), _equally_slow(report))
+    return (*blocks, curve, _slowdown(report))
+
+
+def _equally_slow(report: SimulationReport) -> str:
+    """The sentence in place of a distribution of slowdowns that are alike; empty without any."""
+    if report.flow_times is None:
+        return ""
+    return (
+        "The slowdown of all flows (time over the least one, alone on the path) is within 1% of "
+        f"{ratio(report.flow_times.slowdown.maximum)}."
+    )
 
 
 def _distribution(figure: Distribution, unit: Unit) -> tuple[Value, ...]:

@@ -348,8 +348,11 @@ def test_rates_are_plotted_in_a_unit_of_their_size_as_wide_as_other_plots(
     report = simulate(
         spec_of("zone-1-1"), [collective(pattern="allreduce", ranks=16, size="64MB")], EXACT
     )
-    rates_bps = tuple(rate * share for rate in report.rate.rate_bps)
-    slower = replace(report, rate=replace(report.rate, rate_bps=rates_bps))
+    most_bps, end_ns = share * max(report.rate.rate_bps), report.rate.time_ns[-1]
+    halved = replace(
+        report.rate, time_ns=(0.0, end_ns / 2, end_ns), rate_bps=(most_bps, most_bps / 2, 0.0)
+    )
+    slower = replace(report, rate=halved)
     figure, loads = plots.rates(slower), plots.heat(slower)
     assert figure is not None
     assert loads is not None
@@ -743,14 +746,23 @@ def test_merged_sends_have_no_flow_completion_times() -> None:
     assert said in terminal_text(beside)
 
 
-@pytest.mark.parametrize("pattern", ["alltoall", "pairs"])
-def test_the_slowdown_of_each_job_is_plotted(pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("alltoall", "slowdown: time over the least one"),
+        (
+            "pairs",
+            "The slowdown of all flows (time over the least one, alone on the path) is within",
+        ),
+    ],
+)
+def test_the_slowdown_of_each_job_is_plotted_unless_all_are_alike(pattern: str, words: str) -> None:
     """Not of flows that begin at given times alone."""
     job = collective(pattern=pattern, ranks=8, size="8MB")
     report = simulate(spec_of("zone-1-1"), [job], EXACT)
     assert report.jobs[0].slowdown is not None and report.flow_times is not None
     assert report.jobs[0].slowdown.quantiles[-1] == report.flow_times.slowdown.maximum
-    assert "slowdown: time over the least one" in html(simulation_document(report))
+    assert words in html(simulation_document(report))
     assert "Slowdown of flows, by size" not in terminal_text(report), "they have one size"
 
 
