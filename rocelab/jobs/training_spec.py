@@ -17,7 +17,7 @@ from rocelab.base.units import SHARE, SharePpm
 from rocelab.base.wording import RefusedError
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
 from rocelab.jobs.parallelism import RankLayout
-from rocelab.jobs.workloads import Rate, WorkloadSpec
+from rocelab.jobs.workloads import WorkloadRate, WorkloadSpec
 
 MAX_RANKS = 2**17
 
@@ -175,15 +175,16 @@ class TrainingSpec(WorkloadSpec):
     def server_ranks(self) -> int:
         return self.tensor
 
-    def rates(self, seconds: Sequence[float]) -> list[Rate]:
+    def rates(self, seconds: Sequence[float]) -> list[WorkloadRate]:
         """Model operations per GPU and second, their share of the peak (MFU: Chowdhery et al. 2022
         (PaLM), appendix B), and tokens per second of all GPUs."""
         flops = [self.flops_per_iteration / time_s / self.ranks for time_s in seconds]
-        rates = [Rate("gpu_tflops", "per GPU", "TFLOP/s", [rate / 1e12 for rate in flops])]
+        rates = [WorkloadRate("gpu_tflops", "per GPU", "TFLOP/s", [rate / 1e12 for rate in flops])]
         if self.gpu_peak is not None:
-            rates.append(Rate("mfu", "MFU", "%", [100 * rate / self.gpu_peak for rate in flops]))
+            shares = [100 * rate / self.gpu_peak for rate in flops]
+            rates.append(WorkloadRate("mfu", "MFU", "%", shares))
         tokens = [self.tokens_per_iteration / time_s for time_s in seconds]
-        return [*rates, Rate("tokens", "tokens", "tokens/s", tokens)]
+        return [*rates, WorkloadRate("tokens", "tokens", "tokens/s", tokens)]
 
     @property
     def tokens(self) -> int:

@@ -66,7 +66,7 @@ class JobPlace:
         return apart
 
 
-class Rate(NamedTuple):
+class WorkloadRate(NamedTuple):
     """A figure of each iteration, as in a report's headlines: its name, its title, its unit."""
 
     name: str
@@ -127,7 +127,7 @@ class WorkloadSpec(SpecModel):
         """What it does there, for one that `read` does not know. Raises InputError."""
         raise NotImplementedError
 
-    def rates(self, seconds: Sequence[float]) -> list[Rate]:
+    def rates(self, seconds: Sequence[float]) -> list[WorkloadRate]:
         """Its own figures of iterations that took so long."""
         return []
 

@@ -19,17 +19,8 @@ FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.p
 NO_NOUNS = frozenset(("each", "found", "given", "ours", "own", "shown", "told"))
 METAPHORS = frozenset(("canary", "crew", "housing", "parcel", "toll"))
 
-SHARED = frozenset(
-    (
-        # What is up in tests does more than in commands.
-        *("Lab", "RunningLab"),
-        # Rows of the packet engine's tables, by whose names its functions are compiled.
-        *("Event", "Flow", "Port", "State"),
-        # A rate that a workload reports, and a flow's throughput in a document.
-        "Rate",
-    )
-)
-"""Names of public classes that two modules have."""
+SHARED = frozenset(("Lab", "RunningLab"))
+"""Names of public classes that two modules have: what is up in tests does more than in commands."""
 
 
 MANY = 5

@@ -10,11 +10,11 @@ from __future__ import annotations
 from rocelab.sim.packets.compiling import part
 from rocelab.sim.packets.ports import serve
 from rocelab.sim.packets.sender import list_flow
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 
 @part
-def send_clearances(run: State, clearance: int, count: int) -> None:
+def send_clearances(run: PacketState, clearance: int, count: int) -> None:
     """A receiver sends clear-to-sends."""
     flow = run.rules.data_flows + clearance
     run.flow[flow].posted += count
@@ -23,7 +23,7 @@ def send_clearances(run: State, clearance: int, count: int) -> None:
 
 
 @part
-def clear(run: State, flow: int, psn: int) -> None:
+def clear(run: PacketState, flow: int, psn: int) -> None:
     """Packets have arrived, from `psn` on up to the one that is expected now: data, of which each
     message that is complete leaves a buffer, or clear-to-sends, the first of which clears as much
     as there are buffers for."""
@@ -49,7 +49,7 @@ def clear(run: State, flow: int, psn: int) -> None:
 
 
 @part
-def post(run: State, number: int) -> None:
+def post(run: PacketState, number: int) -> None:
     """Let messages that are cleared be sent."""
     clearance = run.clearance[number]
     if clearance.pairs == 0:

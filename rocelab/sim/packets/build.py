@@ -33,16 +33,16 @@ from rocelab.sim.packets.state import (
     ClassSetting,
     Clearance,
     Counts,
-    Event,
-    Flow,
     Host,
     Marking,
-    Port,
+    PacketEvent,
+    PacketFlow,
+    PacketPort,
+    PacketState,
     Queue,
     Records,
     Ring,
     Rules,
-    State,
     Task,
     Transfer,
     zeros,
@@ -91,7 +91,7 @@ def state_of(
     latency_s: float,
     sending: Sending,
     queues: Queues,
-) -> State:
+) -> PacketState:
     """The tables at time 0, with the first wiring."""
     pausing, ports = queues.pausing, ports_of(wirings, queues)
     program = _by_runs(program, sending.messages)
@@ -131,7 +131,7 @@ def state_of(
     on_the_way_ps = [*asking_ps, *early_ps, round(latency_s * PS)]
     ring = _rings(serialisation.by_ring, len(port), on_the_way_ps, int(counts.free_packets))
     timers = len(task) + 2 * len(port) + 2 * len(flow) + len(pause) + 1
-    run = State(
+    run = PacketState(
         task=task,
         transfer=_transfers(program, sending, sizes),
         flow=flow,
@@ -155,8 +155,8 @@ def state_of(
         ring_of=serialisation.ring.ravel(),
         delay_ps=serialisation.delay_ps.ravel(),
         ring=ring,
-        event=zeros(Event, int((ring.mask + 1).sum())),
-        timer=zeros(Event, timers),
+        event=zeros(PacketEvent, int((ring.mask + 1).sum())),
+        timer=zeros(PacketEvent, timers),
         due=np.full(len(ring) + 1, at.NEVER),
         rules=rules,
         counts=counts,
@@ -239,10 +239,10 @@ def _transfers(program: Program, sending: Sending, sizes: _Sizes) -> Records[Tra
     return transfer
 
 
-def _flows(sending: Sending, order: list[int], sizes: _Sizes) -> Records[Flow]:
+def _flows(sending: Sending, order: list[int], sizes: _Sizes) -> Records[PacketFlow]:
     place = np.zeros(1 + max(order, default=0), np.int64)
     place[order] = np.arange(len(order))
-    flow = zeros(Flow, len(sending.source))
+    flow = zeros(PacketFlow, len(sending.source))
     flow.next_flow = flow.sending = flow.arriving = flow.acking = flow.last = flow.asked = -1
     flow.posting = flow.clearance = -1
     flow.deadline_ps = flow.posted = at.NEVER
@@ -263,8 +263,8 @@ def _bitmaps(sending: Sending) -> Bitmaps:
     return np.zeros((len(sending.source), at.BITMAPS * words), np.int64)
 
 
-def _ports(ports: int, turn: int) -> Records[Port]:
-    port = zeros(Port, ports)
+def _ports(ports: int, turn: int) -> Records[PacketPort]:
+    port = zeros(PacketPort, ports)
     port.busy = port.flows.first = port.flows.last = port.early = -1
     port.turn = turn
     return port
@@ -330,7 +330,7 @@ def _most_ports(host: Records[Host]) -> int:
 
 
 def _clearance(
-    admission: SendAdmission | None, flow: Records[Flow], endless: int
+    admission: SendAdmission | None, flow: Records[PacketFlow], endless: int
 ) -> Records[Clearance]:
     """Of each of the last flows, which send an `endless` transfer as messages arrive."""
     if admission is None:

@@ -1,10 +1,10 @@
 """The order of the packet engine's events: a ring per constant delay and a heap of timers.
 
 Events of one delay are due in the order in which they were scheduled. At one instant tasks start
-first (`State.starts`), then other timers run out, in an order that the seed draws; then come the
-rings: of serialisation, of pauses, and of packets on their way, those that were sent whole last.
-So, whatever its size, the packet that a port has sent has left before the next one comes. The seed
-also draws the order of the rings of serialisation, and of those of packets that left early.
+first (`PacketState.starts`), then other timers run out, in an order that the seed draws; then come
+the rings: of serialisation, of pauses, and of packets on their way, those that were sent whole
+last. So, whatever its size, the packet that a port has sent has left before the next one comes. The
+seed also draws the order of the rings of serialisation, and of those of packets that left early.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.draws import TIES, draw
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 
 @inlined
-def schedule(run: State, ring: int, subject: int) -> None:
+def schedule(run: PacketState, ring: int, subject: int) -> None:
     """Let an event happen after the ring's delay."""
     row = run.ring[ring]
     time = run.counts.now_ps + row.delay_ps
@@ -30,7 +30,7 @@ def schedule(run: State, ring: int, subject: int) -> None:
 
 
 @inlined
-def next_in_ring(run: State, ring: int) -> int:
+def next_in_ring(run: PacketState, ring: int) -> int:
     """Take the subject of a ring's front."""
     row = run.ring[ring]
     subject = run.event[row.first + (row.front & row.mask)].subject
@@ -54,7 +54,7 @@ def next_due(due: Longs) -> int:
 
 
 @part
-def _tie(run: State, subject: int) -> int:
+def _tie(run: PacketState, subject: int) -> int:
     """Where a timer comes among those of one instant."""
     if subject & 7 == at.START:
         return subject - 2**31
@@ -62,7 +62,7 @@ def _tie(run: State, subject: int) -> int:
 
 
 @inlined
-def _is_before(run: State, place: int, time: int, subject: int) -> bool:
+def _is_before(run: PacketState, place: int, time: int, subject: int) -> bool:
     """Whether the timer at a place of the heap runs out before another one."""
     due = run.timer[place].time_ps
     return bool(
@@ -71,7 +71,7 @@ def _is_before(run: State, place: int, time: int, subject: int) -> bool:
 
 
 @inlined
-def set_timer(run: State, time: int, kind: int, of: int) -> None:
+def set_timer(run: PacketState, time: int, kind: int, of: int) -> None:
     """Let a timer of a task, port, flow or gate run out at a time."""
     heap, place, subject = run.timer, run.counts.timers, 8 * of + kind
     run.counts.timers += 1
@@ -85,7 +85,7 @@ def set_timer(run: State, time: int, kind: int, of: int) -> None:
 
 
 @inlined
-def next_timer(run: State) -> int:
+def next_timer(run: PacketState) -> int:
     """Take the subject of the timer that runs out first."""
     heap, place = run.timer, 0
     subject = heap[0].subject

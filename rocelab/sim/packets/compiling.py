@@ -17,11 +17,11 @@ from rocelab.jobs.congestion import sender_files
 from rocelab.sim.packets.state import (
     Bitmaps,
     Counts,
-    Flow,
     FlowWay,
+    PacketFlow,
+    PacketState,
     Rates,
     Rules,
-    State,
     Turns,
     zeros,
 )
@@ -37,9 +37,11 @@ def types() -> dict[str, Any]:
     """numba's type for each annotation."""
     from rocelab.base.byreference import by_reference
 
-    by_reference(State)
+    by_reference(PacketState)
     compiler = numba()
-    rows = {kind.__name__: compiler.typeof(zeros(kind, 1)[0]) for kind in (Flow, FlowWay, Turns)}
+    rows = {
+        kind.__name__: compiler.typeof(zeros(kind, 1)[0]) for kind in (PacketFlow, FlowWay, Turns)
+    }
     return {
         "None": compiler.void,
         "bool": compiler.boolean,
@@ -47,12 +49,12 @@ def types() -> dict[str, Any]:
         "float": compiler.float64,
         "Longs": compiler.int64[::1],
         "Floats": compiler.float64[::1],
-        "State": compiler.typeof(_without_anything()),
+        "PacketState": compiler.typeof(_without_anything()),
         **rows,
     }
 
 
-def _without_anything() -> State:
+def _without_anything() -> PacketState:
     """A state with empty tables."""
     samples: dict[object, Any] = {
         Bitmaps: np.empty((0, 0), np.int64),
@@ -62,12 +64,12 @@ def _without_anything() -> State:
         Rules: zeros(Rules, 1)[0],
         Counts: zeros(Counts, 1)[0],
     }
-    hints = get_type_hints(State, include_extras=True)
+    hints = get_type_hints(PacketState, include_extras=True)
     tables: dict[str, Any] = {
         name: samples[hint] if hint in samples else zeros(get_args(hint)[0], 0)
         for name, hint in hints.items()
     }
-    return State(**tables)
+    return PacketState(**tables)
 
 
 LIBRARY = FunctionLibrary(_SOURCES, _SENDERS, types=types, makes_arrays=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.sim.packets.compiling import inlined
-from rocelab.sim.packets.state import Event, Packet, Records, State, joined, zeros
+from rocelab.sim.packets.state import Packet, PacketEvent, PacketState, Records, joined, zeros
 
 
 @inlined
-def unused(run: State) -> int:
+def unused(run: PacketState) -> int:
     """Take a free packet."""
     packet = run.counts.free
     run.counts.free = run.packet[packet].next
@@ -18,14 +18,14 @@ def unused(run: State) -> int:
 
 
 @inlined
-def release(run: State, packet: int) -> None:
+def release(run: PacketState, packet: int) -> None:
     """A packet is no more."""
     run.packet[packet].next = run.counts.free
     run.counts.free = packet
     run.counts.free_packets += 1
 
 
-def grown(run: State) -> State:
+def grown(run: PacketState) -> PacketState:
     """The same with room for twice as many packets."""
     pool = len(run.packet)
     more = free_packets(pool, 2 * pool)
@@ -34,7 +34,7 @@ def grown(run: State) -> State:
     ring, on_the_way = joined(run.ring), slice(run.rules.port_rings, None)
     ring.mask[on_the_way] = 2 * ring.mask[on_the_way] + 1
     ring.first[1:] = np.cumsum(ring.mask[:-1] + 1)
-    event = zeros(Event, int((ring.mask + 1).sum()))
+    event = zeros(PacketEvent, int((ring.mask + 1).sum()))
     for old, new in zip(run.ring, ring, strict=True):
         numbers = np.arange(old.front, old.back)
         places = old.first + (numbers & old.mask)

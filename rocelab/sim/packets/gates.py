@@ -12,11 +12,11 @@ from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.hosts import wake_now
 from rocelab.sim.packets.lossless import time_watchdog, watch
 from rocelab.sim.packets.ports import emptied, serve, shape
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 
 @part
-def obey(run: State, frame: int) -> None:
+def obey(run: PacketState, frame: int) -> None:
     """What a receiver asked for takes effect at the sender."""
     place, pauses = run.packet[frame].flow, run.packet[frame].psn
     release(run, frame)
@@ -35,7 +35,7 @@ def obey(run: State, frame: int) -> None:
 
 
 @part
-def _close(run: State, place: int) -> None:
+def _close(run: PacketState, place: int) -> None:
     row, queue = run.pause[place], run.queue[place]
     row.is_closed, row.closed_ps = 1, run.counts.now_ps
     row.stops += 1
@@ -46,7 +46,7 @@ def _close(run: State, place: int) -> None:
 
 
 @part
-def _open(run: State, place: int) -> None:
+def _open(run: PacketState, place: int) -> None:
     """Packets and flows that waited take their turns again."""
     row, number = run.pause[place], place // run.rules.classes
     port = run.port[number]
@@ -72,7 +72,7 @@ def _open(run: State, place: int) -> None:
 
 
 @part
-def watched(run: State, place: int) -> None:
+def watched(run: PacketState, place: int) -> None:
     """A watchdog's time is over: of detection, or of restoration after it has fired."""
     row, rules, now = run.pause[place], run.rules, run.counts.now_ps
     row.is_watched = 0

@@ -12,11 +12,11 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import part
 from rocelab.sim.packets.draws import draw
-from rocelab.sim.packets.state import Event, State, joined, zeros
+from rocelab.sim.packets.state import PacketEvent, PacketState, joined, zeros
 
 
 @part
-def wake_by(run: State, number: int, time: int) -> None:
+def wake_by(run: PacketState, number: int, time: int) -> None:
     """Let the host of a port wake at a time, or as soon after it as it may."""
     first, rules = run.host[number].first_port, run.rules
     host = run.host[first]
@@ -30,14 +30,14 @@ def wake_by(run: State, number: int, time: int) -> None:
 
 
 @part
-def wake_now(run: State, number: int) -> None:
+def wake_now(run: PacketState, number: int) -> None:
     """Let the host of a port wake at once."""
     run.host[run.host[number].first_port].woke_ps = -at.NEVER
     wake_by(run, number, run.counts.now_ps)
 
 
 @part
-def gather(run: State, packet: int) -> None:
+def gather(run: PacketState, packet: int) -> None:
     """A packet waits at its NIC for the host."""
     number = run.path[run.packet[packet].place - 1] ^ 1
     host = run.host[run.host[number].first_port]
@@ -50,8 +50,8 @@ def gather(run: State, packet: int) -> None:
     wake_by(run, number, run.counts.now_ps)
 
 
-def with_wakes(run: State) -> State:
+def with_wakes(run: PacketState) -> PacketState:
     """The run with room for more timers of hosts. An event sets two of a host at most."""
     more = 4 * len(run.host)
     run.counts.most_host_timers += more
-    return run._replace(timer=joined(run.timer, zeros(Event, more)))
+    return run._replace(timer=joined(run.timer, zeros(PacketEvent, more)))

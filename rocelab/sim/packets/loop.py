@@ -16,7 +16,7 @@ from rocelab.sim.packets.ports import enqueue, offer, serialised, serve, shaped
 from rocelab.sim.packets.receiver import deliver
 from rocelab.sim.packets.selective import learn
 from rocelab.sim.packets.sender import ack_timer, go_back, leave_turns, list_flow
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 from rocelab.sim.packets.tasks import packets_acknowledged, start
 
 DONE, MORE, FULL = range(3)
@@ -24,7 +24,7 @@ DONE, MORE, FULL = range(3)
 
 
 @part
-def _acknowledge(run: State, packet: int) -> None:
+def _acknowledge(run: PacketState, packet: int) -> None:
     """An ACK or NAK reaches its sender."""
     flow, acked = run.packet[packet].flow, int(run.packet[packet].psn)
     ahead = run.packet[packet].kind - at.NAK
@@ -53,7 +53,7 @@ def _acknowledge(run: State, packet: int) -> None:
 
 
 @inlined
-def _take(run: State, packet: int) -> None:
+def _take(run: PacketState, packet: int) -> None:
     """A host takes a packet from its NIC."""
     row = run.packet[packet]
     if row.kind <= at.ASKING:
@@ -68,7 +68,7 @@ def _take(run: State, packet: int) -> None:
 
 
 @inlined
-def _reach(run: State, packet: int) -> None:
+def _reach(run: PacketState, packet: int) -> None:
     """A packet comes to the end of a link."""
     row = run.packet[packet]
     row.place += 1
@@ -87,7 +87,7 @@ def _reach(run: State, packet: int) -> None:
 
 
 @part
-def _wake_host(run: State, number: int) -> None:
+def _wake_host(run: PacketState, number: int) -> None:
     """A host that gathers arrivals takes them, and sends. number: of its first port."""
     host = run.host[number]
     run.counts.host_timers -= 1
@@ -107,7 +107,7 @@ def _wake_host(run: State, number: int) -> None:
 
 
 @part
-def _run_out(run: State, subject: int) -> None:
+def _run_out(run: PacketState, subject: int) -> None:
     """A timer runs out."""
     kind, of = subject & 7, subject >> 3
     if kind == at.START:
@@ -132,7 +132,7 @@ def _run_out(run: State, subject: int) -> None:
 
 
 @entry
-def move(run: State, flow: int, number: int) -> None:
+def move(run: PacketState, flow: int, number: int) -> None:
     """A flow sends by another port of its NIC from now on."""
     is_listed = leave_turns(run, flow)
     run.flow[flow].nic = number
@@ -142,7 +142,7 @@ def move(run: State, flow: int, number: int) -> None:
 
 
 @entry
-def begin(run: State, clearing: Longs) -> None:
+def begin(run: PacketState, clearing: Longs) -> None:
     """Time the tasks that wait for no other, and clear the first messages, in an order of all
     clearances."""
     for task in run.task:
@@ -156,7 +156,7 @@ def begin(run: State, clearing: Longs) -> None:
 
 
 @entry
-def advance(run: State, events: int, until_ps: int) -> int:
+def advance(run: PacketState, events: int, until_ps: int) -> int:
     """Run through as many events at most, all before a time."""
     timers = len(run.ring)
     for _ in range(events):

@@ -11,17 +11,17 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import schedule, set_timer
 from rocelab.sim.packets.compiling import entry, inlined, part
 from rocelab.sim.packets.freelist import unused
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 
 @inlined
-def is_lossless(run: State, class_: int) -> bool:
+def is_lossless(run: PacketState, class_: int) -> bool:
     """Whether a class is."""
     return bool(run.rules.lossless >> class_ & 1)
 
 
 @inlined
-def ask(run: State, place: int, pauses: int) -> None:
+def ask(run: PacketState, place: int, pauses: int) -> None:
     """A receiver asks the sender of a class to stop or to go on: the frame is a packet of its own,
     which no data holds up."""
     packet = unused(run)
@@ -31,7 +31,7 @@ def ask(run: State, place: int, pauses: int) -> None:
 
 
 @inlined
-def _xoff(run: State, ingress: int, beyond: int) -> int:
+def _xoff(run: PacketState, ingress: int, beyond: int) -> int:
     """The threshold at this moment, of the `beyond` that a port and class hold beyond what is
     reserved: a static one is no higher than what is there for all."""
     row = run.pause[ingress]
@@ -45,7 +45,7 @@ def _xoff(run: State, ingress: int, beyond: int) -> int:
 
 
 @part
-def admit(run: State, ingress: int, size: int) -> bool:
+def admit(run: PacketState, ingress: int, size: int) -> bool:
     """Count a packet for the port and class that it came in by; whether there is room."""
     row = run.pause[ingress]
     pool, reserved = run.pool[row.pool], row.reserved
@@ -69,7 +69,7 @@ def admit(run: State, ingress: int, size: int) -> bool:
 
 
 @inlined
-def _resume(run: State, ingress: int) -> None:
+def _resume(run: PacketState, ingress: int) -> None:
     """Let the sender go on, if it was asked to stop and the threshold permits."""
     row = run.pause[ingress]
     if row.is_over == 0 or row.beyond > 0:
@@ -81,7 +81,7 @@ def _resume(run: State, ingress: int) -> None:
 
 
 @part
-def discount(run: State, packet: int, size: int) -> None:
+def discount(run: PacketState, packet: int, size: int) -> None:
     """A packet leaves its switch's memory: first what its port and class had beyond XOFF."""
     packet_row = run.packet[packet]
     send = run.path[packet_row.place - 1]
@@ -98,7 +98,7 @@ def discount(run: State, packet: int, size: int) -> None:
 
 
 @entry
-def resumed(run: State) -> bool:
+def resumed(run: PacketState) -> bool:
     """Where nothing is to happen any more: let a sender go on for whom a threshold has risen since;
     whether there was one."""
     for ingress in range(len(run.pause)):
@@ -110,7 +110,7 @@ def resumed(run: State) -> bool:
 
 
 @part
-def hold(run: State, packet: int, place: int) -> None:
+def hold(run: PacketState, packet: int, place: int) -> None:
     """A packet joins a queue whose gate is closed."""
     row, queue = run.pause[place], run.queue[place]
     if row.first_waiting < 0:
@@ -122,7 +122,7 @@ def hold(run: State, packet: int, place: int) -> None:
 
 
 @part
-def watch(run: State, place: int) -> None:
+def watch(run: PacketState, place: int) -> None:
     """From now on packets wait at a closed gate: the watchdog of a switch's port counts."""
     row = run.pause[place]
     row.idle_ps = run.counts.now_ps
@@ -132,7 +132,7 @@ def watch(run: State, place: int) -> None:
 
 
 @part
-def time_watchdog(run: State, place: int, due: int) -> None:
+def time_watchdog(run: PacketState, place: int, due: int) -> None:
     """Have a gate's watchdog look at it then, if it is not to look anyway."""
     if not run.pause[place].is_watched:
         run.pause[place].is_watched = 1
@@ -140,7 +140,7 @@ def time_watchdog(run: State, place: int, due: int) -> None:
 
 
 @part
-def wait_for_gate(run: State, flow: int, place: int) -> None:
+def wait_for_gate(run: PacketState, flow: int, place: int) -> None:
     """A flow waits for its NIC's gate, and keeps its place among those that do."""
     row = run.pause[place]
     run.flow[flow].listed, run.flow[flow].next_flow = 1, -1
@@ -152,7 +152,7 @@ def wait_for_gate(run: State, flow: int, place: int) -> None:
 
 
 @part
-def receive(run: State, packet: int) -> bool:
+def receive(run: PacketState, packet: int) -> bool:
     """A packet joins the receive buffer of a NIC with a slow host; whether there is room."""
     now, row = run.counts.now_ps, run.packet[packet]
     send = run.path[row.place - 1]
@@ -175,7 +175,7 @@ def receive(run: State, packet: int) -> bool:
 
 
 @part
-def drained(run: State, send: int) -> None:
+def drained(run: PacketState, send: int) -> None:
     """A NIC's receive buffer may have reached XON."""
     buffer, first = run.buffer[send], send * run.rules.classes
     due = buffer.drained_ps - buffer.xon_ps

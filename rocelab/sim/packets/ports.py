@@ -19,11 +19,11 @@ from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.hosts import wake_by
 from rocelab.sim.packets.lossless import admit, discount, hold, is_lossless
 from rocelab.sim.packets.sender import next_packet
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 
 @inlined
-def _is_marked(run: State, number: int, class_: int, depth: int) -> bool:
+def _is_marked(run: PacketState, number: int, class_: int, depth: int) -> bool:
     """Whether a packet that can be marked is, at a depth above KMIN; it is counted by its depth."""
     port = run.port[number]
     setting = run.setting[port.setting + class_]
@@ -44,7 +44,7 @@ def _is_marked(run: State, number: int, class_: int, depth: int) -> bool:
 
 
 @inlined
-def enqueue(run: State, packet: int, number: int) -> None:
+def enqueue(run: PacketState, packet: int, number: int) -> None:
     """A packet reaches a port."""
     port, row, rules = run.port[number], run.packet[packet], run.rules
     size = run.sizes[row.size_class] - at.ETHERNET
@@ -84,7 +84,7 @@ def enqueue(run: State, packet: int, number: int) -> None:
 
 
 @inlined
-def _join(run: State, packet: int, number: int, place: int, waits: bool) -> None:
+def _join(run: PacketState, packet: int, number: int, place: int, waits: bool) -> None:
     """A packet joins a queue, whose gate may be closed if it waits at one."""
     port, row, queue = run.port[number], run.packet[packet], run.queue[place]
     size = run.sizes[row.size_class] - at.ETHERNET
@@ -106,7 +106,7 @@ def _join(run: State, packet: int, number: int, place: int, waits: bool) -> None
 
 
 @inlined
-def _fits(run: State, number: int, class_: int, size: int) -> bool:
+def _fits(run: PacketState, number: int, class_: int, size: int) -> bool:
     """Whether a switch's port takes a packet of a class that is not lossless."""
     if run.port[number].buffer == at.CUT:
         return False
@@ -119,7 +119,7 @@ def _fits(run: State, number: int, class_: int, size: int) -> bool:
 
 
 @part
-def _enter(run: State, packet: int, place: int, size: int) -> bool:
+def _enter(run: PacketState, packet: int, place: int, size: int) -> bool:
     """Whether a switch takes a packet of a lossless class."""
     row = run.packet[packet]
     if run.port[place // run.rules.classes].buffer == at.CUT:
@@ -132,7 +132,7 @@ def _enter(run: State, packet: int, place: int, size: int) -> bool:
 
 
 @part
-def emptied(run: State, number: int, class_: int) -> int:
+def emptied(run: PacketState, number: int, class_: int) -> int:
     """Release all that a class of a port holds, at a closed gate too; how many packets it was."""
     port, place = run.port[number], number * run.rules.classes + class_
     queue, waits, count = run.queue[place], is_lossless(run, class_), 0
@@ -158,7 +158,7 @@ def emptied(run: State, number: int, class_: int) -> int:
 
 
 @entry
-def cut(run: State, number: int) -> None:
+def cut(run: PacketState, number: int) -> None:
     """A port's link carries nothing any more: what it holds is lost."""
     for class_ in range(run.rules.classes):
         run.counts.lost_packets += emptied(run, number, class_)
@@ -166,7 +166,7 @@ def cut(run: State, number: int) -> None:
 
 
 @inlined
-def _dequeue(run: State, number: int) -> int:
+def _dequeue(run: PacketState, number: int) -> int:
     """Take the packet that a port with packets sends next."""
     port, rules = run.port[number], run.rules
     first, classes, strict = number * rules.classes, rules.classes, rules.strict
@@ -199,7 +199,7 @@ def _dequeue(run: State, number: int) -> int:
 
 
 @inlined
-def serve(run: State, number: int) -> None:
+def serve(run: PacketState, number: int) -> None:
     """Let an idle port send: a queued packet, else one of the flows that take turns at it."""
     busy = run.port[number].busy
     if busy >= 0:
@@ -213,7 +213,7 @@ def serve(run: State, number: int) -> None:
 
 
 @part
-def offer(run: State, number: int) -> None:
+def offer(run: PacketState, number: int) -> None:
     """A host that gathers arrivals may have something to send by a port: now, if it is awake."""
     port, port_host, now = run.port[number], run.host[number], run.counts.now_ps
     host = run.host[port_host.first_port]
@@ -238,7 +238,7 @@ def offer(run: State, number: int) -> None:
 
 
 @part
-def send_answer(run: State, packet: int, number: int) -> None:
+def send_answer(run: PacketState, packet: int, number: int) -> None:
     """A receiver sends an ACK or CNP by its NIC's port. A host that gathers arrivals is awake."""
     if run.port[number].busy != at.GATHERS:
         enqueue(run, packet, number)
@@ -251,7 +251,7 @@ def send_answer(run: State, packet: int, number: int) -> None:
 
 
 @inlined
-def _end_idle_time(run: State, number: int) -> None:
+def _end_idle_time(run: PacketState, number: int) -> None:
     """A host has something to send by a port: the time for which it had nothing is over."""
     port, host = run.port[number], run.host[number]
     if host.is_idle:
@@ -260,7 +260,7 @@ def _end_idle_time(run: State, number: int) -> None:
 
 
 @part
-def _hand_over(run: State, packet: int, number: int) -> None:
+def _hand_over(run: PacketState, packet: int, number: int) -> None:
     """A host sends a packet by a port: to the NIC's queue, which has the link's rate, if its class
     is lossless, else past it."""
     port, row = run.port[number], run.packet[packet]
@@ -273,7 +273,7 @@ def _hand_over(run: State, packet: int, number: int) -> None:
 
 
 @part
-def shape(run: State, number: int) -> None:
+def shape(run: PacketState, number: int) -> None:
     """Let the queue of a NIC whose host gathers arrivals send what its link's rate permits."""
     port, host, now = run.port[number], run.host[number], run.counts.now_ps
     while port.queued > 0 and not host.is_shaping:
@@ -288,14 +288,14 @@ def shape(run: State, number: int) -> None:
 
 
 @part
-def shaped(run: State, number: int) -> None:
+def shaped(run: PacketState, number: int) -> None:
     """The link of a NIC whose host gathers arrivals can take a packet again."""
     run.host[number].is_shaping = 0
     shape(run, number)
 
 
 @inlined
-def _leave(run: State, packet: int, number: int) -> None:
+def _leave(run: PacketState, packet: int, number: int) -> None:
     """A packet of a host that gathers arrivals is on its way."""
     port = run.port[number]
     port.carried += run.sizes[run.packet[packet].size_class]
@@ -304,7 +304,7 @@ def _leave(run: State, packet: int, number: int) -> None:
 
 
 @inlined
-def _transmit(run: State, packet: int, number: int) -> None:
+def _transmit(run: PacketState, packet: int, number: int) -> None:
     port, row, now = run.port[number], run.packet[packet], run.counts.now_ps
     kind = port.rate + row.size_class
     port.carried += run.sizes[row.size_class]
@@ -325,7 +325,7 @@ def _transmit(run: State, packet: int, number: int) -> None:
 
 
 @inlined
-def _cuts_through(run: State, packet: int) -> bool:
+def _cuts_through(run: PacketState, packet: int) -> bool:
     """Whether the next port can send a packet as it comes: it is no faster than this one, and no
     NIC, which takes whole packets."""
     place = run.packet[packet].place
@@ -334,7 +334,7 @@ def _cuts_through(run: State, packet: int) -> bool:
 
 
 @inlined
-def serialised(run: State, number: int) -> None:
+def serialised(run: PacketState, number: int) -> None:
     """The last bit of a packet has left its port."""
     port = run.port[number]
     if port.busy != at.GONE:

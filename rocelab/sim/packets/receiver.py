@@ -14,12 +14,12 @@ from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.ports import send_answer
 from rocelab.sim.packets.sender import draw_way, take
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 from rocelab.sim.packets.tasks import packets_arrived
 
 
 @inlined
-def _answer(run: State, flow: int, kind: int) -> None:
+def _answer(run: PacketState, flow: int, kind: int) -> None:
     """A receiver sends an ACK, NAK or CNP."""
     row = run.flow[flow]
     size, class_ = 0, row.ack_class
@@ -35,7 +35,7 @@ def _answer(run: State, flow: int, kind: int) -> None:
 
 
 @part
-def deliver(run: State, packet: int) -> None:
+def deliver(run: PacketState, packet: int) -> None:
     """Data reaches its NIC."""
     flow = run.packet[packet].flow
     psn, is_marked = int(run.packet[packet].psn), run.packet[packet].ce
@@ -72,7 +72,7 @@ def deliver(run: State, packet: int) -> None:
 
 
 @part
-def _take_any(run: State, flow: int, psn: int, asks: bool) -> bool:
+def _take_any(run: PacketState, flow: int, psn: int, asks: bool) -> bool:
     """Take a packet in any order; whether an ACK is due: for it, or for one that came before."""
     row = run.flow[flow]
     ahead = psn - row.expected

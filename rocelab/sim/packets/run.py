@@ -25,7 +25,15 @@ from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
-from rocelab.sim.packets.state import Buffer, Flow, Pause, Records, State, Transfer, dtype_of
+from rocelab.sim.packets.state import (
+    Buffer,
+    PacketFlow,
+    PacketState,
+    Pause,
+    Records,
+    Transfer,
+    dtype_of,
+)
 from rocelab.sim.packets.wiring import PS, Wiring, connected, ports_of
 from rocelab.sim.size import check_memory
 
@@ -234,7 +242,7 @@ def _data_sends(wirings: Sequence[Wiring], flows: int) -> Bools:
     return mask
 
 
-def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
+def _advanced(run: PacketState, until_ps: int, progress: ProgressSink) -> PacketState:
     """The run at a time, or when nothing is to happen before it."""
     # In parts: a compiled function is not interrupted.
     while (state := loop.advance(run, _EVENTS_AT_ONCE, until_ps)) != loop.DONE or (
@@ -255,7 +263,7 @@ def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
 
 
 def _outcome(
-    run: State,
+    run: PacketState,
     program: Program,
     wirings: Sequence[Wiring],
     sending: Sending,
@@ -300,7 +308,9 @@ def _outcome(
     )
 
 
-def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ...], Records[Pause]]:
+def _paused(
+    run: PacketState, sending: Sending, queues: Queues
+) -> tuple[tuple[int, ...], Records[Pause]]:
     """The lossless classes in use, and their rows of `pause`, with pauses that have not ended."""
     if queues.pausing is None:
         return (), run.pause.reshape(len(run.port), 0)
@@ -348,7 +358,7 @@ def _check_memory(program: Program, sending: Sending, queued: int) -> None:
     words = -(-_awaited(sending) // at.BITS) * at.BITMAPS + queued * PACKET_WORDS
     needed = (
         8 * words
-        + len(sending.source) * dtype_of(Flow).itemsize
+        + len(sending.source) * dtype_of(PacketFlow).itemsize
         + program.transfers * dtype_of(Transfer).itemsize
     )
     check_memory(

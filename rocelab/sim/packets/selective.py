@@ -11,7 +11,7 @@ from __future__ import annotations
 from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import inlined, part
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 
 @inlined
@@ -21,7 +21,7 @@ def _word(bitmap: Longs, psn: int) -> int:
 
 
 @part
-def seek(run: State, flow: int) -> None:
+def seek(run: PacketState, flow: int) -> None:
     """Let the next packet of a flow be the first that is lost and was not sent again, else the
     first that is new."""
     row, bitmap = run.flow[flow], run.bitmap[flow]
@@ -38,7 +38,7 @@ def seek(run: State, flow: int) -> None:
 
 
 @part
-def learn(run: State, flow: int, unacked: int, named: int) -> None:
+def learn(run: PacketState, flow: int, unacked: int, named: int) -> None:
     """Take what an ACK or NAK says. unacked: the oldest packet that was not acknowledged before;
     named: the one that came beyond a gap, else no later than `unacked` is now."""
     row, bitmap = run.flow[flow], run.bitmap[flow]

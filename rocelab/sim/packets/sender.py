@@ -14,11 +14,13 @@ from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import unused
 from rocelab.sim.packets.lossless import is_lossless, wait_for_gate
 from rocelab.sim.packets.selective import seek
-from rocelab.sim.packets.state import Flow, FlowWay, State, Turns
+from rocelab.sim.packets.state import FlowWay, PacketFlow, PacketState, Turns
 
 
 @inlined
-def take(run: State, flow: int, place: int, size: int, psn: int, kind: int, class_: int) -> int:
+def take(
+    run: PacketState, flow: int, place: int, size: int, psn: int, kind: int, class_: int
+) -> int:
     """A new packet."""
     packet = unused(run)
     row = run.packet[packet]
@@ -29,7 +31,7 @@ def take(run: State, flow: int, place: int, size: int, psn: int, kind: int, clas
 
 
 @part
-def draw_way(run: State, flow: int, way: FlowWay) -> None:
+def draw_way(run: PacketState, flow: int, way: FlowWay) -> None:
     """Let the next packet of a flow with several ways take one. way: that of its data or ACKs."""
     row, now = run.flow[flow], run.counts.now_ps
     if now - way.last_ps > run.rules.gap_ps:
@@ -41,7 +43,7 @@ def draw_way(run: State, flow: int, way: FlowWay) -> None:
 
 
 @inlined
-def _may_send(row: Flow) -> bool:
+def _may_send(row: PacketFlow) -> bool:
     """Whether a flow has a packet to send, and its window room for it: none once it gave up."""
     return bool(
         row.sending >= 0 and row.next_psn - row.unacked < row.window and row.next_psn < row.posted
@@ -49,7 +51,7 @@ def _may_send(row: Flow) -> bool:
 
 
 @inlined
-def list_flow(run: State, flow: int) -> None:
+def list_flow(run: PacketState, flow: int) -> None:
     """Give a flow that may send a turn at its NIC's port."""
     row = run.flow[flow]
     if row.listed or not _may_send(row):
@@ -64,7 +66,7 @@ def list_flow(run: State, flow: int) -> None:
 
 
 @inlined
-def next_packet(run: State, number: int) -> int:
+def next_packet(run: PacketState, number: int) -> int:
     """The packet of the flow whose turn it is at a port; -1 if none may send."""
     port = run.port[number]
     while port.flows.first >= 0:
@@ -101,7 +103,7 @@ def next_packet(run: State, number: int) -> int:
 
 
 @inlined
-def _due(run: State, flow: int) -> int:
+def _due(run: PacketState, flow: int) -> int:
     """When a paced flow may send: at its present rate after its last packet."""
     row = run.flow[flow]
     now = float(run.counts.now_ps)
@@ -110,7 +112,7 @@ def _due(run: State, flow: int) -> int:
 
 
 @part
-def _emit(run: State, flow: int, sent: int) -> int:
+def _emit(run: PacketState, flow: int, sent: int) -> int:
     """The next packet of a flow. sent: when its rate counts it as sent."""
     row, now = run.flow[flow], run.counts.now_ps
     transfer = run.transfer[row.sending]
@@ -152,7 +154,7 @@ def _emit(run: State, flow: int, sent: int) -> int:
 
 
 @inlined
-def go_back(run: State, flow: int) -> None:
+def go_back(run: PacketState, flow: int) -> None:
     """Send again from the oldest packet that is not acknowledged on, a selective sender only what
     no NAK named; after too many attempts in a row the queue pair fails and sends no more."""
     row = run.flow[flow]
@@ -169,7 +171,7 @@ def go_back(run: State, flow: int) -> None:
 
 
 @inlined
-def ack_timer(run: State, flow: int) -> None:
+def ack_timer(run: PacketState, flow: int) -> None:
     """A flow's timer runs out: at its deadline, or before one that has moved on."""
     row = run.flow[flow]
     row.timed = 0
@@ -184,7 +186,7 @@ def ack_timer(run: State, flow: int) -> None:
 
 
 @part
-def leave_turns(run: State, flow: int) -> bool:
+def leave_turns(run: PacketState, flow: int) -> bool:
     """Take a flow out of the turns at its port, or of those that wait for a gate; whether it was
     among them. One that waits for its rate is not."""
     row = run.flow[flow]
@@ -198,7 +200,7 @@ def leave_turns(run: State, flow: int) -> bool:
 
 
 @inlined
-def _unlink(run: State, turns: Turns, flow: int) -> bool:
+def _unlink(run: PacketState, turns: Turns, flow: int) -> bool:
     before, entry = -1, turns.first
     while entry >= 0 and entry != flow:
         before, entry = entry, run.flow[entry].next_flow

@@ -143,7 +143,7 @@ class FlowWay:
     last_ps: int
 
 
-class Flow:
+class PacketFlow:
     """The sender and the receiver of a queue pair."""
 
     nic: int
@@ -252,7 +252,7 @@ class ClassSetting:
     quantum: int
 
 
-class Port:
+class PacketPort:
     """A port: the sending end of a link."""
 
     busy: int
@@ -415,7 +415,7 @@ class Ring:
     delay_ps: int
 
 
-class Event:
+class PacketEvent:
     """subject: of a ring a port or packet; of a timer 8 x task, port, flow or row of `pause` + the
     kind."""
 
@@ -466,13 +466,13 @@ class Counts:
     most_host_timers: int
 
 
-class State(NamedTuple):
+class PacketState(NamedTuple):
     """The tables of a run. `clearance`, of admission, `pause`, `pool` and `buffer`, of lossless
     classes, and `host`, of hosts that gather arrivals, are empty without."""
 
     task: Records[Task]
     transfer: Records[Transfer]
-    flow: Records[Flow]
+    flow: Records[PacketFlow]
     bitmap: Bitmaps
     """A row for each flow, three bitmaps behind one another of the packets in the window of a
     receiver that takes them beyond gaps: whether each has come, whether it asked for an ACK, and,
@@ -484,7 +484,7 @@ class State(NamedTuple):
     rule: Rates
     """A row for each set of parameters (`rocelab.sim.packets.control`)."""
 
-    port: Records[Port]
+    port: Records[PacketPort]
     setting: Records[ClassSetting]
     queue: Records[Queue]
     """A row per class of each port, the strict ones first."""
@@ -518,8 +518,8 @@ class State(NamedTuple):
     ring: Records[Ring]
     """One for each constant delay, the last that of propagation."""
 
-    event: Records[Event]
-    timer: Records[Event]
+    event: Records[PacketEvent]
+    timer: Records[PacketEvent]
     """A binary heap."""
 
     due: Longs

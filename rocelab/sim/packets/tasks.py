@@ -8,11 +8,11 @@ from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import inlined, part
 from rocelab.sim.packets.ports import serve
 from rocelab.sim.packets.sender import list_flow
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 
 @inlined
-def _release_tasks(run: State, first: int, last: int) -> None:
+def _release_tasks(run: PacketState, first: int, last: int) -> None:
     """Tasks that wait no longer for one that has come so far."""
     for place in range(first, last):
         later = run.next_task[place]
@@ -24,20 +24,20 @@ def _release_tasks(run: State, first: int, last: int) -> None:
 
 
 @inlined
-def _arrived(run: State, task: int) -> None:
+def _arrived(run: PacketState, task: int) -> None:
     """All data of a task has arrived: receivers go on."""
     _release_tasks(run, run.task[task].first_next, run.task[task].first_acked)
 
 
 @inlined
-def _end(run: State, task: int) -> None:
+def _end(run: PacketState, task: int) -> None:
     """All data of a task is acknowledged: senders go on."""
     run.task[task].end_ps = run.counts.now_ps
     _release_tasks(run, run.task[task].first_acked, run.task[task].last_next)
 
 
 @part
-def start(run: State, task: int) -> None:
+def start(run: PacketState, task: int) -> None:
     """A task begins: its transfers join those of their queue pairs."""
     run.task[task].start_ps = run.counts.now_ps
     if run.task[task].open == 0:
@@ -68,7 +68,7 @@ def start(run: State, task: int) -> None:
 
 
 @part
-def _post_cleared(run: State, task: int) -> None:
+def _post_cleared(run: PacketState, task: int) -> None:
     """Messages of a task that has begun are posted, as far as they are cleared."""
     for number in range(run.task[task].first_transfer, run.task[task].last_transfer):
         clearance = run.flow[run.transfer[number].queue_pair].clearance
@@ -77,7 +77,7 @@ def _post_cleared(run: State, task: int) -> None:
 
 
 @inlined
-def packets_arrived(run: State, flow: int) -> None:
+def packets_arrived(run: PacketState, flow: int) -> None:
     """A receiver expects a later packet now."""
     row = run.flow[flow]
     if run.transfer[row.arriving].end_psn <= row.expected:
@@ -85,7 +85,7 @@ def packets_arrived(run: State, flow: int) -> None:
 
 
 @part
-def _transfers_arrived(run: State, flow: int) -> None:
+def _transfers_arrived(run: PacketState, flow: int) -> None:
     row = run.flow[flow]
     while row.arriving >= 0:
         transfer = run.transfer[row.arriving]
@@ -99,7 +99,7 @@ def _transfers_arrived(run: State, flow: int) -> None:
 
 
 @inlined
-def packets_acknowledged(run: State, flow: int) -> None:
+def packets_acknowledged(run: PacketState, flow: int) -> None:
     """A sender's oldest packet that is not acknowledged is a later one now."""
     row = run.flow[flow]
     while row.acking >= 0:

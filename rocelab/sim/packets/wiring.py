@@ -21,7 +21,7 @@ from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.loop import move
 from rocelab.sim.packets.ports import cut
 from rocelab.sim.packets.sending import Queues
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import PacketState
 
 PS = 10**12
 
@@ -65,7 +65,7 @@ def ports_of(wirings: Sequence[Wiring], queues: Queues) -> Ports:
     return Ports(np.unique(capacity_bps[capacity_bps > 0]), is_nic, queues)
 
 
-def connected(run: State, wiring: Wiring, ports: Ports) -> State:
+def connected(run: PacketState, wiring: Wiring, ports: Ports) -> PacketState:
     """The run with this wiring from now on."""
     run.counts.now_ps = max(run.counts.now_ps, wiring.time_ps)
     is_cut, was_cut = wiring.capacity_bps == 0, run.port.buffer == at.CUT
@@ -92,7 +92,7 @@ def connected(run: State, wiring: Wiring, ports: Ports) -> State:
     return run
 
 
-def _set_rates(run: State, capacity_bps: Floats, ports: Ports) -> None:
+def _set_rates(run: PacketState, capacity_bps: Floats, ports: Ports) -> None:
     carries, queues = capacity_bps > 0, ports.queues
     rate = np.searchsorted(ports.rates_bps, capacity_bps[carries])
     run.port.rate[carries] = rate * len(run.sizes)
@@ -105,7 +105,7 @@ def _set_rates(run: State, capacity_bps: Floats, ports: Ports) -> None:
         run.port.burst_ps[carries] = np.rint(burst_bytes * 8.0 * PS / capacity_bps[carries])
 
 
-def _drop_in_flight(run: State, is_cut: Bools) -> None:
+def _drop_in_flight(run: PacketState, is_cut: Bools) -> None:
     """What is on these sends, or leaves their ports, comes to the first cell of `path`."""
     busy = run.port.busy[is_cut]
     run.packet.place[busy[(busy >= 0) & (busy < at.GONE)]] = -1
@@ -115,7 +115,7 @@ def _drop_in_flight(run: State, is_cut: Bools) -> None:
     run.packet.place[packets[is_lost]] = -1
 
 
-def _scheduled(run: State, rings: slice) -> Longs:
+def _scheduled(run: PacketState, rings: slice) -> Longs:
     """The packets of all events of some rings."""
     events = [np.empty(0, np.int64)]
     for ring in run.ring[rings]:
@@ -124,7 +124,7 @@ def _scheduled(run: State, rings: slice) -> Longs:
     return np.concatenate(events)
 
 
-def _cells(run: State, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, Longs]:
+def _cells(run: PacketState, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, Longs]:
     """The port at the NIC of each flow's data and answers, 2F; the cells of `path`; where in them
     the way of each begins, the first of several, and where the list of several does, else 0.
 
@@ -155,12 +155,12 @@ def _cells(run: State, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, L
     return nic[first], cells, begin[first], list_at
 
 
-def _nics(run: State) -> Longs:
+def _nics(run: PacketState) -> Longs:
     """The port at the NIC of each flow's data and answers, 2F."""
     return np.concatenate((run.flow.nic, run.path[run.flow.ack_way.path]))
 
 
-def _with_path(run: State, cells: Ints) -> State:
+def _with_path(run: PacketState, cells: Ints) -> PacketState:
     """The run with these cells of `path`, behind which are the rests of present packets' ways."""
     packets = _present(run)
     place = run.packet.place[packets].astype(np.int64)
@@ -174,7 +174,7 @@ def _with_path(run: State, cells: Ints) -> State:
     return run._replace(path=np.concatenate((cells, rests)))
 
 
-def _present(run: State) -> Longs:
+def _present(run: PacketState) -> Longs:
     """The packets in queues and on the way that are not lost."""
     if run.counts.free_packets == len(run.packet):
         return np.empty(0, np.int64)
