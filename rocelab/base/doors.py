@@ -108,7 +108,7 @@ class Door(Generic[T]):
     def find(self, name: str) -> T:
         """What is registered as `name`. Raises InputError if there is none or if it cannot be
         loaded."""
-        outcome = self._load(name) if name in self._registered else self._disputed.get(name)
+        outcome = self._load(name) if name in self._registered else self._conflicting.get(name)
         if outcome is None:
             raise InputError(
                 f"there is no {self.noun} {shown(name)}", name_hint(name, self._registered)
@@ -122,7 +122,7 @@ class Door(Generic[T]):
 
     def has(self, name: str) -> bool:
         """Whether a package registers `name`, also if it cannot be used. Loads nothing."""
-        return name in self._registered or name in self._disputed
+        return name in self._registered or name in self._conflicting
 
     def origin(self, name: str) -> str | None:
         """The distribution that added `name`, with its version; None for what ships."""
@@ -188,7 +188,7 @@ class Door(Generic[T]):
         )
 
     @property
-    def _disputed(self) -> Mapping[str, Refusal]:
+    def _conflicting(self) -> Mapping[str, Refusal]:
         """The first of the packages that have a name, by the name, where several have it."""
         return {refusal.name: refusal for refusal in reversed(self._duplicates)}
 

@@ -60,7 +60,7 @@ class _CaughtSignal:
         if self.number is None:
             self.number = number
             # threading.Thread takes locks, which the interrupted code may hold.
-            _thread.start_new_thread(_leave_stopped_readers, (number,))
+            _thread.start_new_thread(_discard_blocked_output, (number,))
 
 
 _seen = _CaughtSignal()
@@ -77,7 +77,7 @@ def is_output_whole() -> bool:
     return not _seen.left
 
 
-def _leave_stopped_readers(number: int) -> None:
+def _discard_blocked_output(number: int) -> None:
     """Until the program has ended: discard what is written to stdout and stderr if it would wait
     for readers that take nothing."""
     outputs = set[int]()
@@ -166,7 +166,7 @@ def ending() -> Iterator[None]:
     finally:
         sys.unraisablehook = reported
         _seen.number = None
-        _give_back(before)
+        _restore_handlers(before)
 
 
 def _is_on_its_way() -> bool:
@@ -204,7 +204,7 @@ class Shield:
         """A part of the block in which signals have their previous handlers."""
         self._is_lifted = True
         try:
-            self._pass_on()
+            self._redeliver()
             yield
         finally:
             self._is_lifted = False
@@ -213,14 +213,14 @@ class Shield:
         self._before = _taken(self._note)
 
     def _end(self) -> None:
-        _give_back(self._before)
-        self._pass_on()
+        _restore_handlers(self._before)
+        self._redeliver()
 
     def _note(self, number: int, _: FrameType | None) -> None:
         is_first = self._arrived is None
         self._arrived = self._arrived or number
         if self._is_lifted:
-            self._pass_on()
+            self._redeliver()
             return
         _seen.note(number)
         if is_first:
@@ -228,7 +228,7 @@ class Shield:
                 _say(f"{self._doing} first")
             self._at_signal()
 
-    def _pass_on(self) -> None:
+    def _redeliver(self) -> None:
         number, self._arrived = self._arrived, None
         if number is None:
             return
@@ -268,7 +268,7 @@ def _taken(handler: Callable[[int, FrameType | None], object]) -> dict[int, _Han
     return before
 
 
-def _give_back(before: dict[int, _Handler]) -> None:
+def _restore_handlers(before: dict[int, _Handler]) -> None:
     for number, handler in before.items():
         signal.signal(number, handler)
 

@@ -27,7 +27,7 @@ Steps = Callable[[int, int], object]
 """Is told how many functions have been compiled, of how many."""
 
 
-def _unheard(done: int, total: int) -> None: ...
+def _no_steps(done: int, total: int) -> None: ...
 
 
 class _Dispatcher(Protocol):
@@ -140,7 +140,7 @@ class FunctionLibrary:
                 for entry in self._entries:
                     self._compile(entry)
 
-    def compile(self, steps: Steps = _unheard) -> None:
+    def compile(self, steps: Steps = _no_steps) -> None:
         """Compile all entries unless they are in the cache, while other processes wait."""
         with in_turn(self._folder):
             if self.is_complete():

@@ -29,7 +29,7 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def codegen(self) -> Any:
-        return self._codegen if self._is_emitted else _Nowhere()
+        return self._codegen if self._is_emitted else _NoCode()
 
     def add_linking_library(self, library: Any) -> None:
         parts = library._linking_libraries if isinstance(library, _Part) else ()
@@ -82,7 +82,7 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
         return library
 
 
-class _Nowhere:
+class _NoCode:
     """Takes the addresses of what has no machine code yet."""
 
     def set_env(self, name: str, environment: object) -> None: ...

@@ -50,7 +50,7 @@ def plugins_named() -> Iterator[None]:
         raise named from error
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An exception in words: a plug-in's by its name."""
     return str(plugin_error(error) or error)
 

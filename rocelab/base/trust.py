@@ -53,7 +53,7 @@ def private_folder(folder: Path, mode: int = 0o700) -> Path:
     root a group other than root's counts as others; a user's group is that user's choice. Raises
     UntrustedFolderError, before anything is made, with what others may change; OSError.
     """
-    real, missing = _looked_at(folder)
+    real, missing = _checked_path(folder)
     for place in reversed(missing):
         try:
             place.mkdir(mode)
@@ -69,7 +69,7 @@ def private_folder(folder: Path, mode: int = 0o700) -> Path:
     return real
 
 
-def _looked_at(folder: Path) -> tuple[Path, list[Path]]:
+def _checked_path(folder: Path) -> tuple[Path, list[Path]]:
     """A folder's path without links, and what is missing of it. Raises as `private_folder`."""
     real = Path(os.path.realpath(folder))
     places = [real, *real.parents]
@@ -95,7 +95,7 @@ def use_private_caches() -> None:
     ):
         try:
             if folder is not None:
-                _looked_at(Path(folder))
+                _checked_path(Path(folder))
         except OSError as error:
             os.environ[variable] = str(CACHE / "libraries")
             not_used(Path(str(folder)), error)
@@ -103,7 +103,7 @@ def use_private_caches() -> None:
         try:
             if os.environ.get(variable):
                 # Below a folder with the sticky bit, such as /tmp.
-                _looked_at(Path(os.environ[variable], "x"))
+                _checked_path(Path(os.environ[variable], "x"))
         except OSError as error:
             not_used(Path(os.environ.pop(variable)), error, "temporary file")
 
@@ -111,11 +111,11 @@ def use_private_caches() -> None:
 def not_used(folder: Path, error: OSError, what: str = "cache") -> None:
     """Say on stderr, once, that this process has no cache, or other file, there, and why."""
     where = "" if error.filename in (None, str(folder)) else f" ({error.filename})"
-    _say_once(f"note: no {what} in {folder}{where}: {error.strerror}\n")
+    _report_once(f"note: no {what} in {folder}{where}: {error.strerror}\n")
 
 
 @cache
-def _say_once(text: str) -> None:
+def _report_once(text: str) -> None:
     sys.stderr.write(text)
 
 

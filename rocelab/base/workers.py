@@ -15,7 +15,7 @@ def workers(count: int) -> Iterator[ThreadPoolExecutor]:
     """`count` threads. If the block ends by an error or a signal, pending work is dropped and
     running work is awaited: it is `in_vain` from then on."""
     given_up = threading.Event()
-    pool = ThreadPoolExecutor(count, initializer=_belong, initargs=(given_up,))
+    pool = ThreadPoolExecutor(count, initializer=_join, initargs=(given_up,))
     try:
         yield pool
     except BaseException:
@@ -32,5 +32,5 @@ def in_vain() -> bool:
     return given_up is not None and given_up.is_set()
 
 
-def _belong(given_up: threading.Event) -> None:
+def _join(given_up: threading.Event) -> None:
     _of_thread.given_up = given_up

@@ -118,7 +118,7 @@ def is_stopped(pid: int) -> bool:
     counts as stopped once signalled: it stops when its wait is over.
     """
     state = _state(pid)
-    return state == "T" or (state == "D" and _is_told_to_stop(pid))
+    return state == "T" or (state == "D" and _is_asked_to_stop(pid))
 
 
 def name_of(pid: int) -> str:
@@ -173,7 +173,7 @@ def is_running(pid: int) -> bool:
     return _state(pid) not in ("", "T", "t", "Z", "X") and not is_stopped(pid)
 
 
-def _is_told_to_stop(pid: int) -> bool:
+def _is_asked_to_stop(pid: int) -> bool:
     status = status_of(pid)
     pending = (int(status.get(field, "0"), 16) for field in ("SigPnd", "ShdPnd"))
     return any(signals >> (signal.SIGSTOP - 1) & 1 for signals in pending)
