@@ -111,7 +111,7 @@ def marked(name: str, is_own: bool) -> str:
     return f"{name} (own)" if is_own else name
 
 
-def say_own(catalog: Catalog, rows: Sequence[tuple[str, bool, object]]) -> None:
+def explain_marks(catalog: Catalog, rows: Sequence[tuple[str, bool, object]]) -> None:
     """Explain the marks of a list, if it has any."""
     if any(is_own for _, is_own, _ in rows):
         say(f"(own): in {catalog.folder}/ of this folder, and preferred to a shipped one.")
@@ -160,7 +160,7 @@ def list_catalog(json: JsonOption = False) -> None:
         ),
     )
     show_blocks(table)
-    say_own(LABS, rows)
+    explain_marks(LABS, rows)
     say(
         f"Memory is estimated: {SWITCH_BYTES / 1e6:.0f} MB a switch and "
         f"{SESSION_END_BYTES // 1024} KiB an end of a BGP session, with FRR 8.4. "

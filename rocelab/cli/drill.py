@@ -23,7 +23,7 @@ from rocelab.cli.arguments import (
     results_option,
     running_lab,
 )
-from rocelab.cli.catalog import listed, marked, say_own
+from rocelab.cli.catalog import explain_marks, listed, marked
 from rocelab.cli.options import takes_options
 from rocelab.lab.kind import UpOptions
 from rocelab.report.console import (
@@ -104,7 +104,7 @@ def list_drills(json: JsonOption = False) -> None:
     )
     texts = columns(Unit.TEXT, "drill", "lab", "kind", "what it is")
     show_blocks(Table("", (*texts, Column("a repeat", Unit.SECONDS)), lines))
-    say_own(DRILLS, rows)
+    explain_marks(DRILLS, rows)
     say("A repeat of jobs takes as long as the jobs, plus the time to bring the lab up and down.")
 
 

@@ -74,7 +74,7 @@ def run_elsewhere(
             code = talk(run, upload.words, upload.folder)
             run.remove()
             return code
-        code = _see_to_its_end(run, words, upload.outputs)
+        code = _follow_run(run, words, upload.outputs)
         if code != 0 and not installed.as_root:
             _note(
                 f"on {connection.destination} you are not root and sudo asks for a password, "
@@ -146,7 +146,7 @@ def attach_to(host: str, name: str | None) -> int:
         chosen = choose(list_runs(connection, installed), name, host)
         run = RemoteRun(chosen.run, connection, installed)
         words = shlex.split(chosen.command)[1:]
-        return _see_to_its_end(run, words, places_of(chosen.run, Path.cwd()))
+        return _follow_run(run, words, places_of(chosen.run, Path.cwd()))
 
 
 @contextmanager
@@ -160,11 +160,11 @@ def _machine(host: str, extra: str | None = None) -> Iterator[tuple[Connection, 
         with progress_bars() as progress:
             installed = ensure_installed(connection, kit, progress)
         if installed.is_new:
-            _tell_what_is_missing(connection, installed)
+            _show_missing(connection, installed)
         yield connection, installed
 
 
-def _tell_what_is_missing(connection: Connection, installed: InstalledKit) -> None:
+def _show_missing(connection: Connection, installed: InstalledKit) -> None:
     """After an installation, show the missing requirements that `doctor` finds there."""
     command = installed.command(*installed.rocelab(["doctor", "--json"])[2:])
     output = connection.run(command)
@@ -187,7 +187,7 @@ def _is_live(words: Sequence[str]) -> bool:
     return next((word for word in words if not word.startswith("-")), None) == LIVE
 
 
-def _see_to_its_end(run: RemoteRun, words: Sequence[str], outputs: Sequence[str]) -> int:
+def _follow_run(run: RemoteRun, words: Sequence[str], outputs: Sequence[str]) -> int:
     """Show the output of a run of `rocelab WORDS...`, fetch its files, remove it; return its exit
     code."""
     host = run.connection.destination
@@ -200,12 +200,12 @@ def _see_to_its_end(run: RemoteRun, words: Sequence[str], outputs: Sequence[str]
             closing(Tunnels(run.connection, _note)) as tunnels,
             interrupts_passed_on(run, say_interrupted),
         ):
-            ending = run.follow(_shower(run, tunnels.led if _is_live(words) else bytes))
+            ending = run.follow(_frame_writer(run, tunnels.led if _is_live(words) else bytes))
     except ConnectionLostError as error:
         raise left_running(run, error.message.partition(";")[0]) from None
     with progress_bars() as progress:
         files, others = run.fetch(outputs, progress)
-    _tell_of_files(run, files, others)
+    _report_files(run, files, others)
     if ending.lost_bytes:
         raise _full(run, ending)
     if not others:
@@ -213,7 +213,7 @@ def _see_to_its_end(run: RemoteRun, words: Sequence[str], outputs: Sequence[str]
     return ending.exit_code
 
 
-def _shower(run: RemoteRun, led: Callable[[bytes], bytes]) -> Callable[[Frame], None]:
+def _frame_writer(run: RemoteRun, led: Callable[[bytes], bytes]) -> Callable[[Frame], None]:
     """Writes a run's output to the matching streams, stdout as `led` gives it."""
     is_cut = False
 
@@ -234,7 +234,7 @@ def _shower(run: RemoteRun, led: Callable[[bytes], bytes]) -> Callable[[Frame], 
     return show
 
 
-def _tell_of_files(run: RemoteRun, files: Sequence[Path], others: Sequence[str]) -> None:
+def _report_files(run: RemoteRun, files: Sequence[Path], others: Sequence[str]) -> None:
     if len(files) > MANY_FILES:
         _note(f"brought back: {len(files)} files in {_shown(Path(os.path.commonpath(files)))}")
     elif files:

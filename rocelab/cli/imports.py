@@ -91,7 +91,7 @@ def import_topology(
         note(f"the lab is called {name}: {imported.name} is no name of a lab")
     for line in notes:
         note(line)
-    _note_the_rest(imported)
+    _report_configuration(imported)
 
 
 def _lab(
@@ -132,13 +132,13 @@ def _graph(
     text = f"# The network of {printable(source.name)}; `rocelab plan` shows what it means.\n\n"
     text += written(lab.body)
     validate(parse_source(text, f"the lab of {source}"), LabSpec)
-    notes = [f"guessed to be {role}: {_some(nodes)} (--role)" for role, nodes in guesses(lab)]
+    notes = [f"guessed to be {role}: {_excerpt(nodes)} (--role)" for role, nodes in guesses(lab)]
     if lab.added:
-        notes.append(f"added: {counted(len(lab.added), 'server')}, {_some(lab.added)}")
+        notes.append(f"added: {counted(len(lab.added), 'server')}, {_excerpt(lab.added)}")
     if "server" not in lab.roles.values():
         notes.append("the lab has no servers: traffic needs some, see --servers")
     if lab.left_out:
-        notes.append(f"left out: {_some(lab.left_out)}")
+        notes.append(f"left out: {_excerpt(lab.left_out)}")
     return text, notes
 
 
@@ -161,12 +161,12 @@ def _of_nodes(drawn: DrawnGraph, left_out: Sequence[str]) -> Iterator[str]:
 
     for tier, name in enumerate(TIER_NAMES):
         if nodes := drawn.of_tier(tier):
-            yield f"taken as {name}: {_some(nodes)}"
+            yield f"taken as {name}: {_excerpt(nodes)}"
     if left_out:
-        yield f"left out: {_some(left_out)}"
+        yield f"left out: {_excerpt(left_out)}"
 
 
-def _note_the_rest(imported: ImportedTopology) -> None:
+def _report_configuration(imported: ImportedTopology) -> None:
     """Note on stderr what the nodes are configured with there, summed up by what it is about."""
     from rocelab.importing.policy import kind_of
 
@@ -176,10 +176,10 @@ def _note_the_rest(imported: ImportedTopology) -> None:
             by_kind.setdefault(kind_of(statement), {}).setdefault(node, []).append(statement)
     for nodes in by_kind.values():
         said = list(dict.fromkeys(text for texts in nodes.values() for text in texts))
-        note(f"not imported, {_some(list(nodes))}: {_some(said, _STATEMENTS)}")
+        note(f"not imported, {_excerpt(list(nodes))}: {_excerpt(said, _STATEMENTS)}")
 
 
-def _some(texts: Sequence[str], most: int = _SHOWN) -> str:
+def _excerpt(texts: Sequence[str], most: int = _SHOWN) -> str:
     """The first of many, none longer than a line."""
     from rocelab.base.wording import printable
 

@@ -113,10 +113,10 @@ def _run_elsewhere(ctx: Read, host: str, words: list[str], command: Read, rest: 
     from rocelab.cli.host import run_elsewhere
 
     debug = ["--debug"] if ctx.params.get("debug") else []
-    return run_elsewhere(host, [*debug, *words], values, talks=_talks(name, values))
+    return run_elsewhere(host, [*debug, *words], values, talks=_is_interactive(name, values))
 
 
-def _talks(name: str, values: dict[str, object]) -> bool:
+def _is_interactive(name: str, values: dict[str, object]) -> bool:
     """Whether the command is interactive; False without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False

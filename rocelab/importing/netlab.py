@@ -49,7 +49,7 @@ def read_netlab(path: Path, data: Mapping[str, Any]) -> ImportedTopology:
         {name: _drawn(_mapping(node)) for name, node in nodes.items()},
         cables,
         (),
-        {name: tuple(_of_netlab_node(_mapping(node))) for name, node in nodes.items()},
+        {name: tuple(_netlab_lines(_mapping(node))) for name, node in nodes.items()},
     )
 
 
@@ -64,7 +64,7 @@ def _drawn(node: Mapping[str, Any]) -> DrawnNode:
             return DrawnNode(None, f"has the role {shown(role)}, which no Clos has")
 
 
-def _of_netlab_node(node: Mapping[str, Any]) -> Iterator[str]:
+def _netlab_lines(node: Mapping[str, Any]) -> Iterator[str]:
     asn = _mapping(node.get("bgp")).get("as")
     if asn is not None:
         yield f"router bgp {asn}"

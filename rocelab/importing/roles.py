@@ -146,7 +146,7 @@ def _counted(
         if any(known.get(far) == 0 for far in near[name]):
             tier[name] = 1
     if 1 not in tier.values():
-        _ask([f"which of {_some(names)} are leaves: no server is wired to any"])
+        _ask([f"which of {_excerpt(names)} are leaves: no server is wired to any"])
     number = 1
     while frontier := [name for name, of in tier.items() if of == number]:
         number += 1
@@ -171,9 +171,10 @@ def _ambiguous(
             frontier = {far for name in frontier for far in near[name] & lower} - part.keys()
     alone = [name for name in above if len({part[far] for far in near[name] if far in part}) < 2]
     if alone:
-        yield f"whether {_some(alone)} are leaves without servers or aggregators above the spines"
+        names = _excerpt(alone)
+        yield f"whether {names} are leaves without servers or aggregators above the spines"
 
 
-def _some(names: Sequence[str]) -> str:
+def _excerpt(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return listed([*names[:_SHOWN], *([f"{more} more"] if more > 0 else [])], "and")

@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rocelab.base.errors import InputError, RocelabError
-from rocelab.base.plugin_errors import told
+from rocelab.base.plugin_errors import error_text
 from rocelab.faults.asked import asked_fault
 from rocelab.faults.base import SeriesSpec, SingleFaultSpec
 from rocelab.faults.running import faults_of, injected, restore_numbered
@@ -139,7 +139,7 @@ class Faults:
             if event is None:
                 begun.set_exception(error)
             else:
-                self._feed.note(f"fault {event.number} is not undone: {told(error)}")
+                self._feed.note(f"fault {event.number} is not undone: {error_text(error)}")
         finally:
             if event is not None:
                 self._own.pop(event.number, None)

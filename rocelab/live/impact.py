@@ -50,7 +50,7 @@ def job_impact(report: JobReport, started_ns: int) -> Document:
         **_impact(started_ns, run, report.disturbed),
         "outages": list(_waits(report, run)),
         "switches": list(_switches(report.events, report.stages)),
-        "said": list(_said(report)),
+        "said": list(_sentences(report)),
     }
 
 
@@ -133,7 +133,7 @@ def _switches(events: Sequence[Event], traced: Sequence[Stages]) -> Iterator[Map
             }
 
 
-def _said(report: JobReport) -> Iterator[str]:
+def _sentences(report: JobReport) -> Iterator[str]:
     if report.impact is not None:
         hit, dilation = report.impact, report.clock.dilation
         yield (

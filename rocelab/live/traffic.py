@@ -270,7 +270,7 @@ class _Run:
 def outcome_of(kind: str, text: str) -> TrafficOutcome:
     """What the page shows of a result as text."""
     if kind == "job":
-        return _of_job(from_json(text))
+        return _job_outcome(from_json(text))
     report = json.loads(text)
     problems = tuple(report["run"]["problems"])
     disturbed = tuple(Disturbance(**fault).text for fault in report["disturbed"])
@@ -278,7 +278,7 @@ def outcome_of(kind: str, text: str) -> TrafficOutcome:
     return TrafficOutcome(state, problems=problems, disturbed=disturbed)
 
 
-def _of_job(report: JobReport) -> TrafficOutcome:
+def _job_outcome(report: JobReport) -> TrafficOutcome:
     """Headlines are of the modelled network."""
     state = "invalid" if report.problems else "disturbed" if report.disturbed else "valid"
     return TrafficOutcome(

@@ -264,7 +264,9 @@ def _transport(report: JobReport) -> Table:
 def _queues(report: JobReport) -> Table:
     busy = [queue for queue in report.queues if queue.marked or queue.dropped_packets]
     deep = sorted(report.queues, key=lambda queue: queue.depth_max_bytes or 0, reverse=True)
-    queues = sorted(busy, key=_trouble, reverse=True) or [q for q in deep if q.depth_max_bytes]
+    queues = sorted(busy, key=_losses_and_marks, reverse=True) or [
+        q for q in deep if q.depth_max_bytes
+    ]
     what = "that marked or dropped" if busy else "no marks, no drops; the deepest"
     return Table(
         f"Queues of switch ports: {what}",
@@ -290,7 +292,7 @@ def _queues(report: JobReport) -> Table:
     )
 
 
-def _trouble(queue: QueueFigures) -> tuple[int, int]:
+def _losses_and_marks(queue: QueueFigures) -> tuple[int, int]:
     return queue.dropped_packets, queue.marked
 
 

@@ -49,7 +49,7 @@ def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Sec
         if phase.has_jobs or not has_jobs
         for number, figures in enumerate(phase.figures, 1)
     }
-    firsts = _firsts([figures for _, figures in summaries.values()])
+    firsts = _first_medians([figures for _, figures in summaries.values()])
     cells: dict[str, dict[str, str]] = {}
     names: dict[str, str] = {}
     for column, (rows, figures) in summaries.items():
@@ -92,7 +92,7 @@ def _alike(cells: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
     }
 
 
-def _firsts(summaries: Sequence[FigureSummary]) -> dict[str, float]:
+def _first_medians(summaries: Sequence[FigureSummary]) -> dict[str, float]:
     """Of each figure the median of the first that has it."""
     firsts: dict[str, float] = {}
     for figures in summaries:

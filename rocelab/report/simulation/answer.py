@@ -69,7 +69,7 @@ def time_parts(report: SimulationReport) -> list[TimeParts]:
 
 def simulation_answer(report: SimulationReport) -> Answer:
     """The answer of a simulation, about the job that is longest over its lower bound."""
-    worst = max(report.jobs, key=_over_bound)
+    worst = max(report.jobs, key=_bound_ratio)
     text = sentence(
         _reached(report, worst), _busiest(report, worst), _lost(report), *_events(report)
     )
@@ -80,7 +80,7 @@ def simulation_answer(report: SimulationReport) -> Answer:
     return Answer(text, _cards(report, worst), plot)
 
 
-def _over_bound(job: JobOutcome) -> float:
+def _bound_ratio(job: JobOutcome) -> float:
     if None in job.iterations_ns:
         return float("inf")
     return max(

@@ -35,7 +35,7 @@ def what_if_answer(cost: WhatIf) -> Answer:
     restarted = sum(job.restarted for job in cost.jobs)
     restarts = f"{restarted} of {counted(len(cost.jobs), 'job')} restart"
     text = sentence(
-        f"{cost.event}: {_dearest(cost, worst)}",
+        f"{cost.event}: {_most_expensive(cost, worst)}",
         _slower(worst),
         restarts if restarted else "no job restarts",
     )
@@ -48,7 +48,7 @@ def what_if_answer(cost: WhatIf) -> Answer:
     return Answer(text, figures, Figure("answer", partial(cost_plot, cost)))
 
 
-def _dearest(cost: WhatIf, job: JobCost) -> str:
+def _most_expensive(cost: WhatIf, job: JobCost) -> str:
     if not job.extra_s:
         return "no job loses time"
     who = f"{job.job} loses most," if len(cost.jobs) > 1 else f"{job.job} loses"
@@ -67,7 +67,7 @@ def outlook_answer(outlook: Outlook) -> Answer:
     """The answer of months of events."""
     worst = min(outlook.jobs, key=lambda job: job.effective)
     failures = counted(len(outlook.events), "failure") if outlook.events else "no failure"
-    text = sentence(f"{failures}: {_outcome(outlook, worst)}", _dearest_part(worst))
+    text = sentence(f"{failures}: {_outcome(outlook, worst)}", _main_cost(worst))
     figures = (
         Card("Least effective job", share(worst.effective), worst.job),
         Card("Took", "never ends" if worst.jct_s is None else _time(worst.jct_s), worst.job),
@@ -86,7 +86,7 @@ def _outcome(outlook: Outlook, job: JobOutlook) -> str:
     return f"{who} takes {took}{instead}, {share(job.effective)} of it work"
 
 
-def _dearest_part(job: JobOutlook) -> str:
+def _main_cost(job: JobOutlook) -> str:
     """`most of the rest is restarting, 3.2 h`; empty if nothing was lost."""
     most, (name, _) = max(zip(_lost(job), _PARTS, strict=True))
     if not most:

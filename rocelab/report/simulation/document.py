@@ -200,7 +200,7 @@ def _slowdown(report: SimulationReport) -> Table:
 def _slowest(report: SimulationReport) -> tuple[Block, ...]:
     if not report.slowest:
         return ()
-    if alike := _alike(report):
+    if alike := _equal_times(report):
         return (Note(alike),)
     more = len(report.slowest) > LISTED_FLOWS
     text = (
@@ -231,7 +231,7 @@ def _slowest(report: SimulationReport) -> tuple[Block, ...]:
     )
 
 
-def _alike(report: SimulationReport) -> str:
+def _equal_times(report: SimulationReport) -> str:
     """One sentence in place of a list of flows that took the same time; empty if they differ."""
     times = {
         None if flow.longest_ns is None else duration(flow.longest_ns) for flow in report.slowest
@@ -260,14 +260,14 @@ def _flow(name: str, flow: FlowOutcome) -> Row:
         f"{flow.dest_qp}, {flow.source_port}",
         flow.payload_bytes,
         flow.transfers,
-        _or_never(flow.longest_ns),
+        _time_cell(flow.longest_ns),
         flow.slowdown,
-        _or_never(flow.over_ns),
+        _time_cell(flow.over_ns),
         f"{links} and {more} more" if more > 0 else links,
     )
 
 
-def _or_never(time_ns: float | None) -> Cell:
+def _time_cell(time_ns: float | None) -> Cell:
     return "never" if time_ns is None else time_ns
 
 

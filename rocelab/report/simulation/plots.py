@@ -49,7 +49,7 @@ def heat(report: SimulationReport) -> Figure | None:
     for axis in grid.flat[len(uses) :]:
         axis.set_visible(False)
     for axis, use in zip(grid.flat, uses, strict=False):
-        values = _over_mean(use)
+        values = _relative_to_mean(use)
         most = max(2.0, float(np.nanmax(values)))
         image = axis.imshow(
             values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
@@ -63,7 +63,7 @@ def heat(report: SimulationReport) -> Figure | None:
     return figure
 
 
-def _over_mean(use: TierUse) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _relative_to_mean(use: TierUse) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     sizes = np.array(use.bytes, np.float64)
     loads = np.full((len(use.nodes), use.width), np.nan)
     widths = np.array(use.widths or [use.width] * len(use.nodes))

@@ -45,7 +45,7 @@ def what_if_document(cost: WhatIf) -> Document:
     )
     return Document(
         f"What if: {cost.event}",
-        (*_luck(cost.jobs), *_left_out(cost)),
+        (*_chance_blocks(cost.jobs), *_left_out(cost)),
         kind=f"rocelab whatif on lab `{cost.lab}`",
         card=what_if_answer(cost),
         answer=(
@@ -105,14 +105,14 @@ def outlook_document(outlook: Outlook) -> Document:
     failures = Section("Failures", (Items(outlook.events),), page_only=True)
     return Document(
         f"Failures of {outlook.lab}",
-        (*_luck(outlook.jobs), failures),
+        (*_chance_blocks(outlook.jobs), failures),
         kind=f"rocelab longrun on lab `{outlook.lab}`",
         card=outlook_answer(outlook),
         answer=(Items(notes), Section("Jobs, modelled", (without_zeros(jobs),))),
     )
 
 
-def _luck(jobs: Sequence[JobCost | JobOutlook]) -> list[Block]:
+def _chance_blocks(jobs: Sequence[JobCost | JobOutlook]) -> list[Block]:
     lucky = [job.job for job in jobs if job.lucky]
     if not lucky:
         return []
