@@ -22,7 +22,7 @@ def broken_rule(layout: Layout, roles: Sequence[Role]) -> str | None:
 
 def _broken(layout: Layout, roles: Sequence[Role]) -> Iterator[str]:
     sites = {site.name: site for site in layout.sites}
-    yield from _of_sites(layout, roles)
+    yield from _site_problems(layout, roles)
     cabled: Counter[tuple[str, str]] = Counter()
     for cable in layout.cables:
         pair = (cable.lower, cable.upper)
@@ -36,12 +36,12 @@ def _broken(layout: Layout, roles: Sequence[Role]) -> Iterator[str]:
             yield f"{lower.name} and its neighbour {upper.name} have one ASN"
         yield from _name_too_long(cable.lower, cable.parallel)
         yield from _name_too_long(cable.upper, cable.parallel)
-    yield from _of_nics(layout, sites)
-    yield from _of_zones(layout, sites)
-    yield from _unlike(layout)
+    yield from _nic_problems(layout, sites)
+    yield from _zone_problems(layout, sites)
+    yield from _role_problems(layout)
 
 
-def _of_sites(layout: Layout, roles: Sequence[Role]) -> Iterator[str]:
+def _site_problems(layout: Layout, roles: Sequence[Role]) -> Iterator[str]:
     for name, count in Counter(site.name for site in layout.sites).items():
         if count > 1:
             yield f"{count} nodes have the name {name}"
@@ -57,7 +57,7 @@ def _of_sites(layout: Layout, roles: Sequence[Role]) -> Iterator[str]:
         yield f"{max(leaves.values())} switches of the lowest tier have one ASN"
 
 
-def _of_nics(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
+def _nic_problems(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
     home_of: dict[str, tuple[str, ...]] = {}
     for nic in layout.attachments:
         server = sites.get(nic.server)
@@ -82,7 +82,7 @@ def _of_nics(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
             yield f"{site.name} has no NIC"
 
 
-def _of_zones(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
+def _zone_problems(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
     """Pictures show the nodes of a tier by zone."""
     zones_of: dict[Role, set[int | None]] = {}
     for site in layout.sites:
@@ -102,7 +102,7 @@ def _name_too_long(neighbour: str, parallel: int) -> Iterator[str]:
         yield str(error)
 
 
-def _unlike(layout: Layout) -> Iterator[str]:
+def _role_problems(layout: Layout) -> Iterator[str]:
     """Tables of ECMP widths show one switch of a role and zone for all."""
     role_of = {site.name: site.role for site in layout.sites}
     degrees: dict[str, Counter[Role]] = {

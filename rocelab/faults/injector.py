@@ -19,7 +19,7 @@ from typing import Self
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.base.errors import ExpectationError, RocelabError
 from rocelab.base.interruption import shielded, undone
-from rocelab.base.plugin_errors import told
+from rocelab.base.plugin_errors import error_text
 from rocelab.faults.base import CarrierFault, Fault, LinksFault, ScheduledFault, SingleFaultSpec
 from rocelab.faults.ports import check_ports
 from rocelab.faults.record import (
@@ -112,7 +112,7 @@ class Injector:
                 if error is None or not isinstance(error, Exception):
                     raise
                 error.add_note(
-                    f"and lab {self._lab.name} is still broken: {told(failure)}; a guardian "
+                    f"and lab {self._lab.name} is still broken: {error_text(failure)}; a guardian "
                     f"process continues to clear it when this one has ended"
                 )
             finally:

@@ -46,7 +46,7 @@ def read_deviations(fabric: Fabric, files: LabFiles) -> tuple[Deviation, ...]:
 
     Raises PermissionError without the rights to enter its namespaces.
     """
-    read = _of_adopted if fabric.is_adopted else _of_planned
+    read = _adopted_deviations if fabric.is_adopted else _planned_deviations
     recorded = recorded_faults(files).values()
     excused = {item for fault in recorded for item in fault.get("settings", {}).items()}
     result: list[Deviation] = []
@@ -87,7 +87,7 @@ def _places(places: Sequence[str]) -> str:
     return f"at {listed(parts, 'and')}"
 
 
-def _of_planned(fabric: Fabric, node: Node) -> Iterator[Deviation]:
+def _planned_deviations(fabric: Fabric, node: Node) -> Iterator[Deviation]:
     ports = port_settings(fabric, node)
     planned = dict(node_settings(fabric, node))
     for where in (ALL, DEFAULT):
@@ -111,7 +111,7 @@ def _of_planned(fabric: Fabric, node: Node) -> Iterator[Deviation]:
         yield Deviation(node.name, "packet filter", table, "none")
 
 
-def _of_adopted(fabric: Fabric, node: Node) -> Iterator[Deviation]:
+def _adopted_deviations(fabric: Fabric, node: Node) -> Iterator[Deviation]:
     every = int(read_settings([filter_of := port_setting("ipv4/rp_filter", ALL)]).get(filter_of, 0))
     link_of = _links(fabric, node)
     for port in _ports(*link_of):

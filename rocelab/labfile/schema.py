@@ -38,7 +38,7 @@ _ABOVE_ZERO = "^(?=[0-9.]*[1-9])"
 _ABOUT = ("title", "description", "default")
 
 
-class _OfModels(GenerateJsonSchema):
+class _ModelSchema(GenerateJsonSchema):
     """Notes in each definition its model."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
@@ -67,7 +67,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 
 def _schema_of(model: type[BaseModel]) -> tuple[Schema, Definitions]:
-    schema = model.model_json_schema(schema_generator=_OfModels)
+    schema = model.model_json_schema(schema_generator=_ModelSchema)
     schema.pop(_MODEL)
     models = [made for made in schema.get("$defs", {}).values() if _MODEL in made]
     definitions = {made.pop(_MODEL): made for made in models}
@@ -84,7 +84,7 @@ def _write_as_people_do(model: type[BaseModel], schema: Schema) -> None:
         written = schema["properties"][key]
         written["title"] = key
         written.pop("discriminator", None)  # OpenAPI's: `oneOf` alone says the same
-        _leave_null_out(written)
+        _remove_null(written)
         quantity = quantity_of(declared)
         if quantity is not None:
             for limit in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
@@ -126,7 +126,7 @@ def _describe(written: Schema, text: str) -> None:
     written["description"] = text if described is None else f"{described}: {text}"
 
 
-def _leave_null_out(written: Schema) -> None:
+def _remove_null(written: Schema) -> None:
     """Remove null: an optional key is left out of a file, never null."""
     forms = [form for form in written.get("anyOf", ()) if form != {"type": "null"}]
     if len(forms) < len(written.get("anyOf", ())):

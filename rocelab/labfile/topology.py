@@ -82,7 +82,7 @@ class TopologyFile:
         if is_null(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
-            self.note(node, f"{what} is {_said(node)}, expected a block of keys")
+            self.note(node, f"{what} is {_node_text(node)}, expected a block of keys")
             return {}
         if id(node) not in self._merged:
             self._merged[id(node)] = None
@@ -115,7 +115,7 @@ class TopologyFile:
         if is_null(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
-            self.note(node, f"{what} is {_said(node)}, expected a list")
+            self.note(node, f"{what} is {_node_text(node)}, expected a list")
             return []
         return list(node.value)
 
@@ -124,7 +124,7 @@ class TopologyFile:
         if is_null(node):
             return ""
         if not isinstance(node, yaml.ScalarNode):
-            self.note(node, f"{what} is {_said(node)}, expected text")
+            self.note(node, f"{what} is {_node_text(node)}, expected text")
             return ""
         return str(node.value)
 
@@ -134,7 +134,7 @@ def is_null(node: yaml.Node | None) -> bool:
     return node is None or node.tag == _NULL
 
 
-def _said(node: yaml.Node | None) -> str:
+def _node_text(node: yaml.Node | None) -> str:
     match node:
         case yaml.MappingNode():
             return "a block of keys"

@@ -211,7 +211,7 @@ def warnings(
 ) -> tuple[str, ...]:
     """Why lossless classes may lose packets, be paused before they are marked or for too long, or
     hold other packets than they should. nics: as of `nic_headrooms`."""
-    notes = [*_of_switches(pfc, carvings), *_of_nics(pfc, nics)]
+    notes = [*_switch_problems(pfc, carvings), *_nic_problems(pfc, nics)]
     for carving in carvings:
         full = len(pfc.classes) * sum(
             count * pauses.xoff
@@ -251,7 +251,7 @@ def warnings(
                 f"({quantities.size(pfc.nic.xon_offset)}) is not below its XOFF "
                 f"({quantities.size(xoff)})"
             )
-    notes += _of_dscps(queues, pfc)
+    notes += _dscp_problems(queues, pfc)
     unmarked = [str(number) for number in pfc.classes if number not in queues.marked]
     if unmarked:
         notes.append(f"lossless class {', '.join(unmarked)} is not marked: see queues.marked")
@@ -287,14 +287,17 @@ def too_small(fabric: Fabric) -> tuple[str, ...]:
     pfc = fabric.spec.queues.pfc
     if pfc is None:
         return ()
-    return (*_of_switches(pfc, carve(fabric, pfc)), *_of_nics(pfc, nic_headrooms(fabric, pfc)))
+    return (
+        *_switch_problems(pfc, carve(fabric, pfc)),
+        *_nic_problems(pfc, nic_headrooms(fabric, pfc)),
+    )
 
 
 def _offset(carving: Carving) -> int:
     return min(pauses.xon_offset for pauses in carving.pauses)
 
 
-def _of_switches(pfc: PfcSpec, carvings: Sequence[Carving]) -> Iterator[str]:
+def _switch_problems(pfc: PfcSpec, carvings: Sequence[Carving]) -> Iterator[str]:
     small = dict.fromkeys(
         (pauses.headroom, needed.total)
         for carving in carvings
@@ -321,7 +324,7 @@ def _of_switches(pfc: PfcSpec, carvings: Sequence[Carving]) -> Iterator[str]:
             )
 
 
-def _of_nics(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:
+def _nic_problems(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:
     for needed in nics:
         xoff, _ = nic_thresholds(pfc, needed.total)
         room = pfc.nic.buffer - xoff
@@ -334,7 +337,7 @@ def _of_nics(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:
             )
 
 
-def _of_dscps(queues: QueuesSpec, pfc: PfcSpec) -> Iterator[str]:
+def _dscp_problems(queues: QueuesSpec, pfc: PfcSpec) -> Iterator[str]:
     """Of jobs that leave their DSCPs at the defaults."""
     classes = class_of_dscp(queues.dscp)
     if classes[DATA_DSCP] not in pfc.classes:

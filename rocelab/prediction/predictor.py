@@ -59,7 +59,7 @@ def asked_fabric(
 def predict_loads(fabric: Fabric, rows: Sequence[FlowRow], setting: Setting) -> LinkLoads:
     """The link loads of flows. Raises InputError if they cannot be predicted, NoPathError if a flow
     does not arrive."""
-    return _landed(fabric, rows, setting, no_progress)[1]
+    return _matrix_and_loads(fabric, rows, setting, no_progress)[1]
 
 
 def predict_document(
@@ -71,7 +71,7 @@ def predict_document(
 ) -> Prediction:
     """The document of flows' link loads, with further notes of what is inexact. Raises as
     `predict_loads` does."""
-    matrix, loads = _landed(fabric, rows, setting, progress)
+    matrix, loads = _matrix_and_loads(fabric, rows, setting, progress)
     notes = list(notes)
     if setting.fib_of is None and not fabric.numbered:
         notes.append(
@@ -115,7 +115,7 @@ def _paths(
     return paths
 
 
-def _landed(
+def _matrix_and_loads(
     fabric: Fabric, rows: Sequence[FlowRow], setting: Setting, progress: ProgressSink
 ) -> tuple[Matrix, LinkLoads]:
     network = network_of(fabric.spec)

@@ -6,7 +6,7 @@ from rocelab.results.kpi import Better, Kpi, Quantity
 from rocelab.results.probes import ProbeRun
 
 
-def _is_felt(run: ProbeRun) -> bool:
+def _has_effect(run: ProbeRun) -> bool:
     """Whether a flow was affected, so that there was something to recover from."""
     return run.overall.affected_flows > 0
 
@@ -27,7 +27,7 @@ PROBE_KPIS = (
         "event to recovery of the last affected flow (RFC 6412 section 3.6.1), worst event",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.full_convergence_ns,
-        applies_to_run=_is_felt,
+        applies_to_run=_has_effect,
     ),
     Kpi(
         "first_route_convergence",
@@ -36,7 +36,7 @@ PROBE_KPIS = (
         "event to recovery of the first affected flow (RFC 6412 section 3.6.2), worst event",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.first_route_convergence_ns,
-        applies_to_run=_is_felt,
+        applies_to_run=_has_effect,
     ),
     Kpi(
         "loss_derived_convergence",
@@ -45,7 +45,7 @@ PROBE_KPIS = (
         "packets lost over the rate offered to the affected flows (RFC 6412 section 3.6.4)",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.loss_derived_ns,
-        applies_to_run=_is_felt,
+        applies_to_run=_has_effect,
     ),
     Kpi(
         "rate_derived_convergence",
@@ -54,7 +54,7 @@ PROBE_KPIS = (
         "event until throughput is back and stays (RFC 6412 section 3.5.1), last affected flow",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.rate_derived_ns,
-        applies_to_run=_is_felt,
+        applies_to_run=_has_effect,
     ),
     Kpi(
         "loss_of_connectivity",
@@ -63,7 +63,7 @@ PROBE_KPIS = (
         "longest Route Loss of Connectivity Period of any flow (RFC 6412 section 3.6.5)",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.loss_of_connectivity_ns,
-        applies_to_run=_is_felt,
+        applies_to_run=_has_effect,
     ),
     Kpi(
         "affected_flows",

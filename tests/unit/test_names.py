@@ -23,6 +23,16 @@ SHARED = frozenset(("Lab", "RunningLab"))
 """Names of public classes that two modules have: what is up in tests does more than in commands."""
 
 
+NO_WORDS = frozenset(
+    (
+        *("dealt", "dearest", "deeds", "deafen", "felt", "hasten", "luck", "oddities", "rouse"),
+        *("shower", "stood", "stormed", "told", "woken", "dismiss"),
+    )
+)
+"""Words that a function, a method or a class is not named by: no verbs or nouns of the field."""
+
+NO_PHRASES = frozenset(("be_on_time", "get_on", "let_go", "let_out", "or_never", "take_in"))
+
 MANY = 5
 """A class of so many fields has a docstring for each that needs one, not a paragraph for all."""
 
@@ -78,6 +88,18 @@ def test_fields_of_a_class_are_no_locals() -> None:
     assert list(bound_names(ast.parse("class Check:\n    found: str\n    own = 1"))) == []
 
 
+def test_functions_and_classes_have_words_of_the_field() -> None:
+    refused = []
+    for path in sorted((ROOT / "rocelab").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                words = [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+", node.name)]
+                phrase = f"_{'_'.join(words)}_"
+                if NO_WORDS & set(words) or any(f"_{odd}_" in phrase for odd in NO_PHRASES):
+                    refused.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}")
+    assert refused == [], refused
+
+
 def test_values_have_nouns_for_names() -> None:
     refused = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
@@ -85,7 +107,7 @@ def test_values_have_nouns_for_names() -> None:
         for line, name in bound_names(ast.parse(path.read_text()))
         if name in NO_NOUNS | METAPHORS
     ]
-    assert refused == []
+    assert refused == [], refused
 
 
 def test_no_two_modules_have_a_public_class_of_one_name() -> None:
@@ -116,7 +138,7 @@ def test_what_a_field_is_stands_below_it() -> None:
                 listing = rf"(?:^|[.;]\s+)(?:(?:{keys}),\s+)*({keys}):\s"
                 listed = re.findall(listing, ast.get_docstring(node) or "")
                 refused += [f"{path.relative_to(ROOT)}: {node.name}: {listed}"] if listed else []
-    assert refused == []
+    assert refused == [], refused
 
 
 def test_what_a_key_of_a_document_is_stands_below_its_field() -> None:

@@ -37,7 +37,7 @@ def network_of(spec: LabSpec) -> Network:
     follow: here they are only hashed.
     """
     if isinstance(spec, AdoptedLabSpec) or not spec.is_usual:
-        return _of_fabric(build_fabric(spec))
+        return _adopted_network(build_fabric(spec))
     layout = layout_of(spec.fabric)
     sites = layout.sites
     number = {site.name: index for index, site in enumerate(sites)}
@@ -59,7 +59,7 @@ def network_of(spec: LabSpec) -> Network:
     )
     lower, upper, parallel = map(np.concatenate, zip(of_nics, of_cables, strict=True))
     rates = (spec.links.server_rate, spec.links.rate)
-    home, address = _dealt(homes, len(nics))
+    home, address = _nic_homes(homes, len(nics))
     return Network(
         spec=spec,
         node_names=tuple(site.name for site in sites),
@@ -80,7 +80,7 @@ def network_of(spec: LabSpec) -> Network:
     )
 
 
-def _of_fabric(fabric: Fabric) -> Network:
+def _adopted_network(fabric: Fabric) -> Network:
     """The network of a fabric whose addresses, wiring or routes do not follow from its kind."""
     is_own = fabric.spec.routing.is_own
     number = {node.name: index for index, node in enumerate(fabric.nodes)}
@@ -171,7 +171,7 @@ def _counted_from_one(server: Ints) -> Ints:
     return (np.arange(len(server)) - np.repeat(begins, counts) + 1).astype(np.int32)
 
 
-def _dealt(homes: list[Home], nics: int) -> tuple[Ints, Bytes]:
+def _nic_homes(homes: list[Home], nics: int) -> tuple[Ints, Bytes]:
     """The home and the address of each NIC."""
     home, address = np.empty(nics, np.int32), np.empty(nics, np.uint32)
     for index, place in enumerate(homes):

@@ -86,7 +86,7 @@ class Choice:
         if isinstance(self._scheme, ResilientScheme) and self._model is Model.KERNEL:
             place = hops.place(np.zeros(len(at), np.int32))
             hashes = self._kernel_hashes(at[free], which[free])
-            place[free] = _of_buckets(hashes, hops.take(free), self._scheme.buckets)
+            place[free] = _bucket_places(hashes, hops.take(free), self._scheme.buckets)
             return place
         option = np.zeros(len(at), np.int32)
         option[free] = self._options(at[free], which[free], hops.take(free))
@@ -129,7 +129,7 @@ class Choice:
     def _hashed(self, treatment: Treatment, at: Ints, which: Indices) -> Words:
         match treatment:
             case Treatment.HASH | Treatment.FUNCTION:
-                return self._of_headers(treatment, at, which) >> np.uint32(1)
+                return self._header_hashes(treatment, at, which) >> np.uint32(1)
             case Treatment.PINS:
                 return self._pinned(at, which)
             case Treatment.ENTRIES if self._entries:
@@ -141,7 +141,7 @@ class Choice:
         hashing, seeds = self._network.spec.hashing, self._network.hash_seed[at]
         return multipath_hashes(self._columns.part(which), seeds, hashing.policy, hashing.fields)
 
-    def _of_headers(self, treatment: Treatment, at: Ints, which: Indices) -> Words:
+    def _header_hashes(self, treatment: Treatment, at: Ints, which: Indices) -> Words:
         """32-bit hashes of the fields that the scheme names, by our function or its own."""
         flows, words = self._flows, self._words
         ends = (words[flows.source], words[flows.destination])
@@ -209,7 +209,7 @@ class Choice:
         return slot
 
 
-def _of_buckets(hashes: Words, hops: NextHops, buckets: int) -> Ints:
+def _bucket_places(hashes: Words, hops: NextHops, buckets: int) -> Ints:
     """The places in their groups that resilient groups give to hashes."""
     bucket = (hashes % np.uint32(buckets)).astype(np.intp)
     place = np.empty(len(hashes), np.int32)

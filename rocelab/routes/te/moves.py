@@ -42,7 +42,7 @@ def draw(state: int) -> int:
 
 
 @part
-def enlist(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
+def add_flow(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
     """Add a flow to the lists of its sends and to their loads."""
     most = placed.sends.shape[1]
     for k in range(placed.hops[flow]):
@@ -57,7 +57,7 @@ def enlist(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: F
 
 
 @part
-def strike(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
+def remove_flow(flow: int, rate_bps: float, placed: Placed, lists: Lists, load_bps: Floats) -> None:
     """Take a flow off the lists of its sends and off their loads."""
     most = placed.sends.shape[1]
     for k in range(placed.hops[flow]):
@@ -158,7 +158,7 @@ def move_off(
     lists, load_bps = work.lists, work.load_bps
     path, new_path = work.path, work.new_path
     for flow in range(flows):
-        enlist(flow, wanted.rate_bps[flow], placed, lists, load_bps)
+        add_flow(flow, wanted.rate_bps[flow], placed, lists, load_bps)
     moves = 0
     best, best_squares = cost(offer, load_bps)
     greatest = best
@@ -195,10 +195,10 @@ def move_off(
         for k in range(most):
             work.left_path[moves, k] = placed.sends[chosen, k]
         moves += 1
-        strike(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
+        remove_flow(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
         for k in range(most):
             placed.sends[chosen, k] = new_path[k]
-        enlist(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
+        add_flow(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
         work.moved_at[chosen] = turn
         greatest, squares = cost(offer, load_bps)
         if greatest < best - _ENOUGH or (

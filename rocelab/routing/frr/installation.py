@@ -130,7 +130,7 @@ def find_installation(prefix: Path | None = None) -> FrrInstallation:
     if not folder.is_dir():
         raise InputError(f"there is no folder {prefix}", hint="--frr names one that FRR is in")
     if Path(folder, "etc/passwd").is_file():
-        return _of_system(folder)
+        return _system_installation(folder)
     return _installed(folder)
 
 
@@ -175,7 +175,7 @@ def _described(
     )
 
 
-def _of_system(root: Path) -> FrrInstallation:
+def _system_installation(root: Path) -> FrrInstallation:
     """FRR of another system, whose whole tree is below `root`: programs, libraries and users."""
 
     def inside(folder: Path) -> Path:

@@ -40,7 +40,7 @@ class CommunicatorGroups:
                 hint="give dimensions whose product is the number of ranks",
             )
         self.ranks = ranks
-        self._alike = len(traces) < ranks
+        self._equal_times = len(traces) < ranks
         self._dimensions = tuple(dimensions)
         self._named: dict[str, Members] = {}
         for name, members in named.items():
@@ -61,7 +61,7 @@ class CommunicatorGroups:
         everyone = tuple(range(self.ranks))
         if isinstance(name, str) and name in self._named:
             members = self._named[name] or everyone
-            if self._alike:
+            if self._equal_times:
                 return self._tiled(members, f"{place}: process group {name!r}")
             if rank not in members:
                 raise InputError(
@@ -78,7 +78,7 @@ class CommunicatorGroups:
         if not isinstance(involved, tuple) or all(involved):
             return (everyone,)
         groups = self._along(involved, place)
-        return groups if self._alike else tuple(group for group in groups if rank in group)
+        return groups if self._equal_times else tuple(group for group in groups if rank in group)
 
     def _along(self, involved: tuple[object, ...], place: str) -> tuple[Members, ...]:
         """The groups of ranks that differ only in the dimensions `involved`."""

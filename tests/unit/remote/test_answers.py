@@ -227,7 +227,7 @@ def test_runs_of_other_names_are_left_out() -> None:
 
 @pytest.mark.parametrize("out", [b'{"checks":[1]}', b"[]", b"", b"[" * 200_000])
 def test_another_answer_of_doctor_is_a_note(out: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    command._tell_what_is_missing(connection_to(FakeChannel(out)), INSTALLED)
+    command._show_missing(connection_to(FakeChannel(out)), INSTALLED)
     assert "doctor did not run on vm: the answer of vm" in capsys.readouterr().err
 
 
