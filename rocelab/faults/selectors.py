@@ -85,7 +85,13 @@ class LinkSelector(SpecModel):
 
     node: NodeName
     interface: Annotated[str | None, Field(min_length=1, max_length=64)] = None
-    uplink: Annotated[int | None, Field(ge=1, description="from 1, in build order")] = None
+    uplink: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="from 1, in build order; without tiers, of all its links to switches",
+        ),
+    ] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -109,7 +115,7 @@ class LinkSelector(SpecModel):
         """The selected link of `fabric`. Raises InputError, naming the available ones, if there is
         none."""
         check_node(fabric, self.node)
-        uplinks = fabric.uplinks(self.node)
+        uplinks = fabric.uplinks(self.node) if fabric.is_tiered else trunks_at(fabric, self.node)
         if self.uplink is not None:
             if self.uplink > len(uplinks):
                 raise InputError(
@@ -130,6 +136,12 @@ class LinkSelector(SpecModel):
                 hint=name_hint(self.interface, sorted(links)),
             )
         return cables[0]
+
+
+def trunks_at(fabric: Fabric, node: str) -> tuple[Link, ...]:
+    """The links between a node and switches, in build order."""
+    links = fabric.links_of[node]
+    return tuple(link for link in links if link.is_between_switches or link.a.node == node)
 
 
 def links_between(fabric: Fabric, one: str, other: str) -> tuple[Link, ...]:
