@@ -6,6 +6,8 @@ or jobs. What does not fit the lab is refused here, before the lab comes up. Pur
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.predictor import asked_fabric
 from rocelab.routing.stack import stack_for
+from rocelab.traffic.demand import probe_demands
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,30 @@ def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[ProbeStream, ...]
     flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
     for flow in flows:
         resolve_flow(fabric, flow)
+    _check_load(fabric, flows)
     return flows
+
+
+def _check_load(fabric: Fabric, flows: Sequence[ProbeStream]) -> None:
+    """Raises InputError if flows offer a NIC more than its links carry, so that packets would be
+    lost without any fault."""
+    offered: Counter[tuple[str, int, str]] = Counter()
+    for flow, demand in zip(flows, probe_demands(fabric, flows), strict=True):
+        bps = round(demand.bits_per_second)
+        offered[flow.source, flow.source_nic, "send"] += bps
+        offered[flow.destination, flow.destination_nic, "receive"] += bps
+    for (server, number, way), load_bps in offered.items():
+        nic = fabric.nics(server)[number - 1]
+        rate_bps = sum(link.rate_bps for link in nic.links)
+        if load_bps > rate_bps:
+            dilation = fabric.spec.dilation
+            raise InputError(
+                f"{server}:{number} is to {way} {quantities.rate(load_bps / dilation)} of probes, "
+                f"and its links carry {quantities.rate(rate_bps / dilation)} on the lab's clock: "
+                "packets would be lost without any fault",
+                hint="lower traffic.rate_pps, traffic.flows or traffic.payload in a copy of the "
+                "drill, or the lab's dilation",
+            )
 
 
 def _without_stages(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str, ...]]:
