@@ -13,6 +13,7 @@ from rocelab.base.options import member_of, of_option
 from rocelab.base.quantities import Unit, duration, rate, share, size
 from rocelab.base.wording import counted
 from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, lab_file
+from rocelab.cli.carving import print_profiles
 from rocelab.cli.collection import uncollected
 from rocelab.cli.options import choice
 from rocelab.report.console import err, progress_bars, say, show_blocks, write
@@ -68,6 +69,7 @@ def _print_plan(fabric: Fabric) -> None:
         _warn(warning)
     if fabric.spec.queues.pfc is not None:
         _print_lossless(fabric, fabric.spec.queues.pfc)
+    print_profiles(fabric)
 
 
 def _node_table(fabric: Fabric) -> Table:

@@ -7,20 +7,20 @@ within 198.18.0.0/15.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from rocelab.base.units import DURATION, DurationNs, RateBps
-from rocelab.base.wording import RefusedError, described, name_hint
+from rocelab.base.wording import RefusedError, described, name_hint, shown
 from rocelab.fabrics.addressing import SPACE_SIZE
 from rocelab.fabrics.asns import with_asns, with_own_asns
 from rocelab.fabrics.door import layout_of
 from rocelab.fabrics.fabric_spec import FabricSpec
 from rocelab.fabrics.homes import HomeCounts, counted
-from rocelab.fabrics.layout import Layout
+from rocelab.fabrics.layout import CableSettings, Layout
 from rocelab.fabrics.overrides import OverridesSpec, overridden
 from rocelab.labfile.addresses import AddressesSpec, check_numbers
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel, short_form
@@ -33,10 +33,12 @@ from rocelab.labfile.configuration import (
 from rocelab.labfile.frr_file import START_ORDER
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.policy import PolicySpec, policy_of
+from rocelab.labfile.portsettings import PortSettings
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SCHEMES, SchemeSpec
 from rocelab.labfile.stacks import DEFAULT_STACK, stack_names
+from rocelab.labfile.switchports import PlaceOfPort
 
 MAX_SEED = 2**32 - 1
 MIN_RATE = 10**6
@@ -451,17 +453,50 @@ class LabSpec(SpecModel):
 
     @model_validator(mode="after")
     def _lossless_classes_leave_memory_to_share(self) -> Self:
-        pfc, links = self.queues.pfc, self.links
-        if pfc is not None:
+        links, settings = self.links, PortSettings(self.queues)
+        for role in self.fabric.roles:
+            pfc = settings.pfc(PlaceOfPort(role.name, 0))
+            if pfc is None or settings.memory(role.name) is not None:
+                continue
             to_nic, to_switch = (
                 headroom_of(pfc, rate, links.mtu, links.cable_ns)
                 for rate in (links.server_rate, links.rate)
             )
-            down, up = self.fabric.leaf_ports
-            check_shared_memory(pfc, [(to_nic, down), (to_switch, up)])
+            if role.tier == 1:
+                down, up = self.fabric.leaf_ports
+                check_shared_memory(pfc, [(to_nic, down), (to_switch, up)])
             # All ports of a higher switch are alike, so any number of them has as much.
             check_shared_memory(pfc, [(to_switch, 1)])
         return self
+
+    @model_validator(mode="after")
+    def _queues_name_roles_and_links(self) -> Self:
+        if self.queues.roles:
+            known = sorted(set(self.switches.values()))
+            for name in self.queues.roles:
+                if name not in known:
+                    raise RefusedError(
+                        f"there is no switch of the role {shown(name)}",
+                        name_hint(name, known),
+                        keys=(("queues", "roles", name),),
+                    )
+        if not self.is_usual:
+            for link_name in dict.fromkeys(wiring.queues for wiring in self._wirings()):
+                if link_name is not None and link_name not in self.queues.links:
+                    raise RefusedError(
+                        f"links have the queues {shown(link_name)}, which are not in queues.links",
+                        name_hint(link_name, list(self.queues.links)) or "add a block of that name",
+                        keys=(("queues", "links"), ("queues",), ("fabric",)),
+                    )
+        return self
+
+    def _wirings(self) -> Iterator[CableSettings]:
+        """What cables have of their own."""
+        layout = self.layout()
+        for attachment in layout.attachments:
+            yield from attachment.wiring
+        for cable in layout.cables:
+            yield cable.wiring
 
     @property
     def has_delays(self) -> bool:

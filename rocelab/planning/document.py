@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from rocelab.fabrics.roles import Role
@@ -21,6 +21,7 @@ from rocelab.planning.fabric import Fabric, Link, Node, Port, Prefix, RouteBasis
 from rocelab.planning.limits import lab_limits
 from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, slack_of
 from rocelab.planning.pfc import warnings as pfc_warnings
+from rocelab.planning.profiles import PortsByProfile, coarser, ports_by_profile
 from rocelab.planning.routes import expected_width, spread
 
 
@@ -132,6 +133,9 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield f',\n"warnings": {json.dumps(warnings)}'
     if fabric.spec.queues.pfc is not None:
         yield f',\n"pfc": {json.dumps(_pfc(fabric, fabric.spec.queues.pfc))}'
+    kinds = ports_by_profile(fabric)
+    if kinds:
+        yield f',\n"profiles": {json.dumps(_profiles(fabric, kinds))}'
     yield "\n}\n"
 
 
@@ -256,6 +260,41 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
             "links": [{"link": link.name, "sender": link.sender} for link in cycle.links],
             "without": [link.name for link in cycle.without],
         },
+    }
+
+
+def _profiles(fabric: Fabric, kinds: Sequence[PortsByProfile]) -> dict[str, object]:
+    names = {kind.profile.name: kind.profile for kind in kinds}
+    return {
+        "files": {name: profile.model_dump(mode="json") for name, profile in names.items()},
+        "ports": [
+            {
+                "role": kind.place.role,
+                "rate_bps": kind.place.rate_bps,
+                "link_queues": kind.place.link,
+                "ports": kind.ports,
+                "profile": kind.profile.name,
+                "like": kind.like,
+                "queues": [
+                    {
+                        "queue": row.queue,
+                        "dscps": row.dscps,
+                        "buffer_profile": row.buffer,
+                        "limit_bytes": row.limit,
+                        "scheduler": row.scheduler,
+                        "weight": row.weight,
+                        "wred_profile": row.wred,
+                        "kmin_bytes": None if row.line is None else row.line.kmin,
+                        "kmax_bytes": None if row.line is None else row.line.kmax,
+                        "pmax": None if row.line is None else row.line.pmax,
+                    }
+                    for row in kind.queues
+                ],
+                "lossless_group": None if kind.group is None else asdict(kind.group),
+            }
+            for kind in kinds
+        ],
+        "instead": coarser(fabric),
     }
 
 
