@@ -102,8 +102,9 @@ class QueuePlan:
         return tuple(sorted(set(self.class_of_dscp)))
 
     def quanta(self, kind: int, mtu: int) -> dict[int, int]:
-        """The bytes that each class sends before the next one, where they share a port."""
-        return quanta_of(self.kinds[kind].weights, self.classes, mtu)
+        """The bytes that each class that is not strict sends before the next one."""
+        sharing = [number for number in self.classes if number not in self.strict_classes]
+        return quanta_of(self.kinds[kind].weights, sharing, mtu + ETHERNET_HEADER_BYTES)
 
 
 def plan_queues(fabric: Fabric) -> QueuePlan:
@@ -207,11 +208,11 @@ def strictness(traffic_class: int, strict: Sequence[int] = STRICT_CLASSES) -> in
     return strict.index(traffic_class) if traffic_class in strict else len(strict)
 
 
-def quanta_of(weights: Sequence[int], classes: Sequence[int], mtu: int) -> dict[int, int]:
-    """The bytes that each class sends before the next one: of the least weight, a packet."""
-    least = min((weights[number] for number in classes), default=1)
-    packet = mtu + ETHERNET_HEADER_BYTES
-    return {number: packet * weights[number] // least for number in classes}
+def quanta_of(weights: Sequence[int], sharing: Sequence[int], least_bytes: int) -> dict[int, int]:
+    """The bytes that each of the classes that share a port sends before the next one, in proportion
+    to its weight, of the least weight `least_bytes`."""
+    least = min((weights[number] for number in sharing), default=1)
+    return {number: least_bytes * weights[number] // least for number in sharing}
 
 
 def place_of(link: Link, port: Port) -> PlaceOfPort:

@@ -12,7 +12,7 @@ from rocelab.base.arrays import NONE, Bools, Floats, Longs
 from rocelab.jobs.messages import Messages
 from rocelab.labfile.portsettings import ClassQueues
 from rocelab.labfile.queues import TRAFFIC_CLASSES, EcnSpec
-from rocelab.planning.queues import bin_edges_bytes
+from rocelab.planning.queues import bin_edges_bytes, quanta_of
 from rocelab.results.engines import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import control
@@ -288,11 +288,12 @@ def _settings(queues: Queues, order: Sequence[int]) -> Records[ClassSetting]:
     )
     kinds = queues.kinds or (usual,)
     setting = zeros(ClassSetting, len(kinds) * len(order))
+    sharing = [number for number in order if number not in queues.strict]
     for row, (kind, number) in zip(setting, product(kinds, order), strict=True):
-        least = min(kind.weights[class_] for class_ in order)
+        quanta = quanta_of(kind.weights, sharing, queues.quantum)
         marking = kind.lines[number]
         row.buffer = kind.buffer_bytes[number]
-        row.quantum = queues.quantum * kind.weights[number] // least
+        row.quantum = quanta.get(number, queues.quantum)
         row.marks = marking is not None
         if marking is not None:
             row.kmin, row.kmax = marking.kmin, marking.kmax
