@@ -840,7 +840,7 @@ def test_a_long_run_says_what_was_drawn_and_how_jobs_restart() -> None:
     code, text, _ = run(*LONG_RUN, "--restart-takes", "12h")
     assert code == 0
     said = re.search(
-        r"^drawn: failures of the network \((.+)\) and breaks of each job \((.+)\)$",
+        r"^- drawn: failures of the network \((.+)\) and breaks of each job \((.+)\)$",
         text,
         re.MULTILINE,
     )
