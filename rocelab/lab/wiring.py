@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rocelab.base.family import Family
 from rocelab.dataplane.queues.engine import LONGEST_PACKETS
 from rocelab.linux import rtnetlink
-from rocelab.linux.fib import RTN_UNICAST
+from rocelab.linux.fib import RTN_UNICAST, RTPROT_KERNEL
 from rocelab.linux.links import IF_LINK_MODE_DORMANT, IF_OPER_DORMANT, IFF_UP, NUD_PERMANENT
 from rocelab.linux.portstate import RTPROT_STATIC
-from rocelab.planning.fabric import Fabric, Link, Nic, Node, Port
+from rocelab.planning.fabric import MAIN_TABLE, Fabric, Link, Nic, Node, Port
 
 LOOPBACK_INDEX = 1
+PREFIX_METRIC = 256
+"""IP6_RT_PRIO_ADDRCONF of include/net/ip6_fib.h: of routes that come with addresses."""
 IF_LINK_MODE_DEFAULT = 0
 IF_OPER_UP = 6
 """include/uapi/linux/if.h."""
@@ -137,7 +139,27 @@ def bring_up(link: Link, node: str) -> list[bytes]:
         )
         for address in _addresses(link, far)
     ]
-    return [set_up(index, up=True), *neighbours]
+    return [set_up(index, up=True), *neighbours, *_peer_routes(link, node)]
+
+
+def _peer_routes(link: Link, node: str) -> Iterator[bytes]:
+    """The routes over a node's end of a link to IPv6 addresses of the far end that are not of one
+    network with its own. With an address the kernel sets such a route too, but only where the
+    interface is up, and no more when it goes up (net/ipv6/addrconf.c, fixup_permanent_addr)."""
+    port, far = link.port(node), link.far(node)
+    for address, peer in (
+        (port.address, far.address),
+        (port.other_address, far.other_address),
+    ):
+        if address and peer and address.endswith("/128"):
+            yield rtnetlink.put_route(
+                [("RTA_DST", _ip(peer)), ("RTA_OIF", port.index), ("RTA_PRIORITY", PREFIX_METRIC)],
+                family=Family.IPV6.number,
+                dst_len=Family.IPV6.bits,
+                table=MAIN_TABLE,
+                proto=RTPROT_KERNEL,
+                type=RTN_UNICAST,
+            )
 
 
 def _addresses(link: Link, port: Port) -> list[str]:

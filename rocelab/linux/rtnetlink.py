@@ -148,7 +148,12 @@ _NEIGHBOUR = _Message(
 _ROUTE = _Message(
     struct.Struct("=BBBBBBBBI"),
     ("family", "dst_len", "src_len", "tos", "table", "proto", "scope", "type", "flags"),
-    {"RTA_MULTIPATH": (9, _hops)},
+    {
+        "RTA_DST": (1, _ip),
+        "RTA_OIF": (4, netlink.u32),
+        "RTA_PRIORITY": (6, netlink.u32),
+        "RTA_MULTIPATH": (9, _hops),
+    },
 )
 _RULE = _Message(
     struct.Struct("=BBBBBxxBI"),
