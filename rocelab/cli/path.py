@@ -127,8 +127,8 @@ def _print(
     }[tables]
     to_qp = "" if qp is None else f" QP {qp}"
     say(
-        f"lab {lab}, UDP {flow.source}:{flow.source_port} to "
-        f"{flow.destination}:{flow.destination_port}{to_qp}, scheme {scheme}, from {origin}"
+        f"lab {lab}, UDP {_end(flow.source, flow.source_port)} to "
+        f"{_end(flow.destination, flow.destination_port)}{to_qp}, scheme {scheme}, from {origin}"
     )
     rows = []
     for position, hop in enumerate(computed.hops):
@@ -150,3 +150,8 @@ def _met(seen: Nodes | None, position: int) -> tuple[str, ...]:
     if seen is None:
         return ()
     return ((seen[position] or "?") if position < len(seen) else "",)
+
+
+def _end(address: str, port: int) -> str:
+    """An address and a port, as URLs have them (RFC 3986 section 3.2.2)."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -46,10 +46,13 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 
 def _print_plan(fabric: Fabric) -> None:
+    from rocelab.base.family import Family
     from rocelab.planning.fabric import RouteBasis
     from rocelab.planning.limits import lab_limits
 
-    addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
+    lengths = {Family.IPV4: "/31", Family.IPV6: "/127"}
+    networks = " and ".join(f"a {lengths[family]}" for family in fabric.spec.addresses.families)
+    addressing = f"{networks} each" if fabric.numbered else "unnumbered (IPv6 link-local)"
     nodes, links = counted(len(fabric.nodes), "node"), counted(len(fabric.links), "link")
     say(f"lab {fabric.name}: {nodes}, {links}")
     if fabric.basis is not RouteBasis.PLANNED:

@@ -13,6 +13,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from rocelab.base.family import Family
 from rocelab.base.units import DURATION, DurationNs, RateBps
 from rocelab.base.wording import RefusedError, described, name_hint, shown
 from rocelab.fabrics.addressing import SPACE_SIZE
@@ -286,6 +287,11 @@ class HashField(StrEnum):
     FLOW_LABEL = "flow-label"
 
 
+_FIELDS_HINT = (
+    "for example [source-ip, destination-ip, source-port]; packets of IPv4 have no flow-label"
+)
+
+
 class HashWeights(StrEnum):
     """How much of the hash space each next hop of a group gets."""
 
@@ -352,13 +358,9 @@ class HashingSpec(SpecModel):
                     "set policy: custom, or leave fields out",
                     keys=("fields",),
                 )
-        elif not set(self.fields) - {HashField.FLOW_LABEL}:
-            got = f"{_listed(self.fields)} alone" if self.fields else "none"
+        elif not self.fields:
             raise RefusedError(
-                f"expected fields with policy custom, got {got}",
-                "for example [source-ip, destination-ip, source-port]; a lab's packets are IPv4 "
-                "and have no flow-label",
-                keys=("fields",) if self.fields else ("policy",),
+                "expected fields with policy custom, got none", _FIELDS_HINT, keys=("policy",)
             )
         return self
 
@@ -442,6 +444,17 @@ class LabSpec(SpecModel):
             except RefusedError as error:
                 keys = [("overrides", *path) for path in error.keys]
                 raise RefusedError(error.message, error.hint, keys) from None
+        return self
+
+    @model_validator(mode="after")
+    def _hash_reads_something(self) -> Self:
+        is_ipv4 = self.addresses.families[0] is Family.IPV4
+        if is_ipv4 and self.hashing.fields == (HashField.FLOW_LABEL,):
+            raise RefusedError(
+                f"expected fields with policy custom, got {HashField.FLOW_LABEL} alone",
+                _FIELDS_HINT,
+                keys=(("hashing", "fields"),),
+            )
         return self
 
     @model_validator(mode="after")

@@ -133,9 +133,10 @@ def lab_rate_bps(link: Link, dilation: float) -> int:
     return max(8, round(link.rate_bps / dilation))
 
 
-def roce_wire_bytes(mtu: int, family: Family) -> int:
-    """The longest RoCE frame on links of this MTU, with what Ethernet adds on the wire."""
-    headers = most_header_bytes(family)
+def roce_wire_bytes(mtu: int) -> int:
+    """The longest RoCE frame over IPv4 on links of this MTU, with what Ethernet adds on the
+    wire."""
+    headers = most_header_bytes(Family.IPV4)
     payload = max(
         (mtu_bytes for mtu_bytes in PATH_MTUS if mtu_bytes + headers <= mtu + IP_OFFSET),
         default=min(PATH_MTUS),
@@ -153,10 +154,11 @@ def full_classes_bytes(buffer_bytes: int, classes: int) -> int:
     return buffer_bytes * (CLASS_ALPHA + 1) // (1 + CLASS_ALPHA * classes)
 
 
-def burst_bytes(rate_bps: int, mtu: int, family: Family = Family.IPV4) -> int:
+def burst_bytes(rate_bps: int, mtu: int) -> int:
     """What a port saves up while it is idle or its timer is late: one RoCE frame, or more if its
-    timer is too coarse for that. HTB sends until nothing is left, so longer frames pass too."""
-    return max(roce_wire_bytes(mtu, family), rate_bps * BURST_NS // (8 * 10**9))
+    timer is too coarse for that. HTB sends until nothing is left, so longer frames, as those of
+    IPv6, pass too."""
+    return max(roce_wire_bytes(mtu), rate_bps * BURST_NS // (8 * 10**9))
 
 
 def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:

@@ -79,14 +79,15 @@ _IPV6_PORTS: Mapping[str, str] = {
 """The ports of a switch with IPv6, whose next hops are link-local addresses."""
 
 _IPV6_LINKDOWN = "ipv6/ignore_routes_with_linkdown"
-_KEPT_ADDRESSES = {"ipv6/keep_addr_on_down": "1"}
+_KEEPING, _MODE = "ipv6/keep_addr_on_down", "ipv6/addr_gen_mode"
+_KEPT_ADDRESSES = {_KEEPING: "1"}
 """As IPv4's are."""
 _IPV6_SERVER_PORTS: Mapping[str, str] = {
     **_IPV6_PORTS,
     **_KEPT_ADDRESSES,
     "ipv6/forwarding": "0",
     # Nobody's next hop is a server.
-    "ipv6/addr_gen_mode": "1",
+    _MODE: "1",
 }
 """The ports of a server with IPv6 addresses."""
 
@@ -116,6 +117,9 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
         settings |= _conf(ports, _WITHOUT_IPV6, "all", "default")
     else:
         settings |= _conf(ports, "ipv6/forwarding", "all")
+        if Family.IPV6 in fabric.spec.addresses.families:
+            settings |= _conf(ports, _KEEPING, "default") | _conf(ports, _MODE, "default")
+            settings |= _conf(ports, _IPV6_LINKDOWN, "all", "default")
         settings |= _conf(ports, _ACCEPT_DAD, "default") | _conf(ports, _SOLICITATIONS, "default")
     if node.is_switch:
         settings |= {

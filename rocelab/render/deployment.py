@@ -8,14 +8,15 @@ for a tool.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.planning.document import expected_widths
-from rocelab.planning.fabric import Fabric, Link, Node
+from rocelab.planning.fabric import Fabric, Link, Nic, Node, Port
 from rocelab.planning.settings import node_settings
 from rocelab.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
 from rocelab.routing.stack import stack_for
@@ -86,6 +87,13 @@ def check_stack(fabric: Fabric) -> None:
             f"{stack.title} does not run in containers: their images have FRR",
             "leave routing.stack out",
         )
+    families = fabric.spec.addresses.families
+    if Family.IPV6 in families and any(link.a.is_shared for link in fabric.links):
+        raise InputError(
+            "NICs with two ports are rendered with IPv4 addresses only: FRR sets no peer of an "
+            "IPv6 address",
+            "leave addresses.family out, or bring the lab up here",
+        )
 
 
 def deployment(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Deployment:
@@ -141,6 +149,7 @@ def _container(fabric: Fabric, node: Node) -> ContainerSpec:
         # zebra misses the link-local address of an interface that comes and gets its name while
         # zebra starts (seen with 8.4.4), and its session never begins: addresses come anew.
         commands += [f"echo {value} > /proc/sys/net/{_WITHOUT_IPV6}" for value in (1, 0)]
+        commands += _ipv6_addresses(fabric, node)
     files = frr_files(fabric, node) if node.is_switch else {}
     return ContainerSpec(
         name=node.name,
@@ -156,6 +165,24 @@ def _container(fabric: Fabric, node: Node) -> ContainerSpec:
     )
 
 
+def _ipv6_addresses(fabric: Fabric, node: Node) -> list[str]:
+    """What gives a switch its IPv6 addresses, which go while IPv6 is off."""
+    loopbacks = ((ip, "lo") for ip in (node.loopback, node.other_loopback) if ip is not None)
+    ports = [link.port(node.name) for link in fabric.links_of[node.name]]
+    places = [(f"{ip}/{Family.of(ip).bits}", name) for ip, name in loopbacks]
+    places += [
+        (address, port.interface)
+        for port in ports
+        for address in (port.address, port.other_address)
+        if address is not None
+    ]
+    return [
+        shlex.join(["ip", "address", "replace", address, "dev", interface])
+        for address, interface in places
+        if Family.of(address) is Family.IPV6
+    ]
+
+
 def _server_commands(fabric: Fabric, node: Node) -> list[str]:
     """A server's addresses, its default routes and its rules, as in `rocelab.lab.wiring`."""
     commands = []
@@ -163,13 +190,31 @@ def _server_commands(fabric: Fabric, node: Node) -> list[str]:
         near, far = link.port(node.name), link.far(node.name)
         address = [near.ip, "peer", f"{far.ip}/32"] if near.is_shared else [str(near.address)]
         commands.append(shlex.join(["ip", "address", "add", *address, "dev", near.interface]))
+        if near.other_address is not None:
+            other = ["ip", "address", "add", near.other_address, "dev", near.interface]
+            commands.append(shlex.join(other))
     for nic in fabric.nics(node.name):
-        hops = [["via", link.b.ip, "dev", link.a.interface] for link in nic.links]
-        several = len(hops) > 1
-        words = [word for hop in hops for word in (["nexthop", *hop] if several else hop)]
-        options = [] if nic.number == 1 else ["table", str(nic.table)]
-        commands.append(shlex.join(["ip", "route", "replace", "default", *options, *words]))
-        if options:
-            rule = ["from", nic.ip, "lookup", str(nic.table), "priority", str(nic.table)]
-            commands.append(shlex.join(["ip", "rule", "add", *rule]))
+        commands += _nic_routes(nic, nic.ip, [(link.a, link.b.ip) for link in nic.links])
+        others = [(link.a, _ip(link.b.other_address)) for link in nic.links if link.b.other_address]
+        if others:
+            commands += _nic_routes(nic, _ip(str(nic.links[0].a.other_address)), others)
     return commands
+
+
+def _nic_routes(nic: Nic, ip: str, gateways: Sequence[tuple[Port, str]]) -> list[str]:
+    """The default route of a NIC, of the family of its address, and its rule."""
+    tool = ["ip", "-6"] if Family.of(ip) is Family.IPV6 else ["ip"]
+    hops = [["via", gateway, "dev", port.interface] for port, gateway in gateways]
+    several = len(hops) > 1
+    words = [word for hop in hops for word in (["nexthop", *hop] if several else hop)]
+    options = [] if nic.number == 1 else ["table", str(nic.table)]
+    commands = [shlex.join([*tool, "route", "replace", "default", *options, *words])]
+    if options:
+        rule = ["from", ip, "lookup", str(nic.table), "priority", str(nic.table)]
+        commands.append(shlex.join([*tool, "rule", "add", *rule]))
+    return commands
+
+
+def _ip(address: str) -> str:
+    """An address without its length."""
+    return address.partition("/")[0]

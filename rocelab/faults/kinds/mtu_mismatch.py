@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.faults.base import LinkFaultSpec, LinksFault
 from rocelab.faults.ports import read_ports
 from rocelab.faults.selectors import NodeName, check_end
@@ -36,8 +37,10 @@ class MtuMismatch(LinksFault):
     def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the MTU is not below the links', or would remove their addresses, or
         a port of an adopted lab has another one than its link: its own would not come back."""
-        numbered = lab.fabric.numbered and not lab.fabric.is_adopted
-        least = MIN_IPV4_MTU if numbered else MIN_IPV6_MTU
+        fabric = lab.fabric
+        is_ipv4 = fabric.spec.addresses.families == (Family.IPV4,)
+        numbered = fabric.numbered and not fabric.is_adopted
+        least = MIN_IPV4_MTU if numbered and is_ipv4 else MIN_IPV6_MTU
         if lab.fabric.is_adopted and (changed := self.remains(lab)):
             raise InputError(changed[0], hint="set both ends of its cable to the same MTU")
         for link in self.links:

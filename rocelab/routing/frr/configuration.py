@@ -216,7 +216,7 @@ def _interface(link: Link, node: Node) -> _Interface:
         for address in (port.address, port.other_address)
         if address is not None
     ]
-    if port.is_shared and addresses:
+    if port.is_shared and Family.of(port.ip) is Family.IPV4:
         addresses[0] = f"ip address {port.ip} peer {far.ip}/32"
     return _Interface(port.interface, f"{far.node} {far.interface}", addresses)
 

@@ -188,10 +188,7 @@ def queues_of(
     queues, settings = spec.queues, PortSettings(spec.queues)
     kinds, kind = _kinds(settings, network)
     rates, rate = np.unique(network.capacity_bps, return_inverse=True)
-    bursts = [
-        burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu, network.family)
-        for bps in rates
-    ]
+    bursts = [burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu) for bps in rates]
     return Queues(
         queues.buffer,
         queues.ecn.kmin,
