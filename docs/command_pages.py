@@ -33,9 +33,9 @@ COMMAND_PAGES: dict[str, CommandPage] = {
         "rocelab graph tiny --format mermaid", ("fabrics.md",), ("draw", "picture", "diagram")
     ),
     "import": CommandPage(
-        "rocelab import mine.clab.yml -o mine.yaml",
+        "",
         ("containerlab.md", "adopt.md"),
-        ("convert", "netlab", "containerlab topology"),
+        ("convert", "netlab", "containerlab topology", "cables", "graphviz", "SONiC", "LLDP"),
     ),
     "schema": CommandPage("", ("spec.md",), ("completion", "validate", "YAML")),
     "doctor": CommandPage(

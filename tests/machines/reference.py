@@ -38,7 +38,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         (f"rocelab graph zone-small -o {OUT}/graph.svg", "rocelab graph tiny --format mermaid"),
         shows=(r"rtsw1",),
     ),
-    "rocelab import TOPOLOGY [OPTIONS]": Run(
+    "rocelab import SOURCE [OPTIONS]": Run(
         (
             f"rocelab render zone-small -o {OUT}/drawn --target containerlab",
             f"rocelab import {OUT}/drawn/zone-small.clab.yml",
@@ -192,7 +192,14 @@ EXAMPLE_RUNS: dict[str, Run | NotRun] = {
         ),
         USAGE_RUNS_IT,
     ),
-    "rocelab import mine.clab.yml -o mine.yaml": NotRun("its usage line runs it with a file"),
+    "rocelab import cables.csv --servers 2 -o mine.yaml": Run(
+        ("rocelab import cables.csv --servers 2 -o mine.yaml --force",),
+        before=(write("cables.csv", "a_node,b_node\nleaf1,spine1\nleaf2,spine1\n"),),
+        after=("rocelab plan mine.yaml",),
+    ),
+    "rocelab import switches/ --role 'bl*=core'": NotRun(
+        "needs what switches exported: tests/unit/importing"
+    ),
     "rocelab adopt mine.clab.yml": NEEDS_CONTAINERLAB,
     "rocelab release mine": NEEDS_CONTAINERLAB,
     "rocelab up zone-small": NotRun("`rocelab down` is followed by it"),

@@ -45,7 +45,11 @@ ADDITIONS = {
     ),
     "a fabric kind": (
         names_of(get_args(get_args(FabricSpec)[0])),
-        {"sim/events/rates.py", "sim/events/event_spec.py"},  # whose failure rates: also HPN's
+        {
+            *("sim/events/rates.py", "sim/events/event_spec.py"),  # whose failure rates: also HPN's
+            *("importing/labs.py", "labfile/model.py"),  # imports are graphs, which have no policy
+            *("cli/main.py", "cli/unprivileged.py"),  # the command `graph`
+        },
     ),
     "a routing stack": (
         r'"bird"|RTPROT_BIRD|import BIRD\b',
