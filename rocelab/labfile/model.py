@@ -466,6 +466,8 @@ class LabSpec(SpecModel):
 
     @model_validator(mode="after")
     def _lossless_classes_leave_memory_to_share(self) -> Self:
+        if self.queues.pfc is None:
+            return self
         links, settings = self.links, PortSettings(self.queues)
         for role in self.fabric.roles:
             pfc = settings.pfc(PlaceOfPort(role.name, 0))

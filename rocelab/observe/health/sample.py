@@ -130,17 +130,19 @@ def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -
         pairs = {number: (then.get(number, _EMPTY), queue) for number, queue in queues.items()}
         drops = sum(b.dropped_packets - a.dropped_packets for a, b in pairs.values())
         yield Sli.QUEUE_DROPS, name, drops
+        kind = plan.kinds[plan.port_of[port].kind]
         # The buffer is what a lossy class holds at most: it limits no other.
-        lossy = [pair for number, pair in pairs.items() if number not in plan.lossless_classes]
         depth = max(
             (
                 max(b.depth_bytes, deepest(a.on_arrival, b.on_arrival, plan.bin_edges_bytes))
-                for a, b in lossy
+                / kind.buffer_bytes[number]
+                for number, (a, b) in pairs.items()
+                if number not in plan.lossless_classes
             ),
             default=0,
         )
-        yield Sli.QUEUE_DEPTH, name, depth / plan.buffer_bytes
-        marked = [pair for number, pair in pairs.items() if number in plan.marked_classes]
+        yield Sli.QUEUE_DEPTH, name, depth
+        marked = [pair for number, pair in pairs.items() if kind.lines[number] is not None]
         packets = sum(b.packets - a.packets for a, b in marked)
         if packets >= LEAST_PACKETS:
             yield Sli.CE_RATIO, name, sum(_ce(b) - _ce(a) for a, b in marked) / packets

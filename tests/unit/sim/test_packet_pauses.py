@@ -126,6 +126,20 @@ def test_static_thresholds_that_promise_more_memory_than_there_is_pause_earlier(
     assert done.drops.sum() == 0
 
 
+def test_each_port_pauses_at_its_own_threshold_and_resumes_at_its_own_xon() -> None:
+    """Two senders share a slow port: one may have 10 frames, the other 30, and resumes at one."""
+    per_port = {"xoff": np.zeros(22, np.int64), "xon_offset": np.zeros(22, np.int64)}
+    per_port["xoff"][[0, 2]] = 10 * FRAME, 30 * FRAME
+    per_port["xon_offset"][[0, 2]] = FRAME, 10**9
+    flows = [Flow([0, 20], 200 * 4096), Flow([2, 20], 200 * 4096)]
+    queues = lossless({0: 0, 2: 0}, 22, **per_port, xon=np.full(22, FRAME))
+    done = ran(flows, queues, {20: 1e10, 21: 1e10}, **PATIENT)
+    shared = [of(done, "held_highest", send) - of(done, "beyond_highest", send) for send in (0, 2)]
+    assert shared == [10 * FRAME, 30 * FRAME]
+    assert of(done, "stops", 0) > 2 * of(done, "stops", 2) > 0
+    assert done.drops.sum() == 0
+
+
 def test_the_plan_s_headroom_is_enough_and_what_it_used_less_a_byte_is_not() -> None:
     base = {"xoff": "100KB", "xon_offset": "5KB", "memory": "600KB"}
 

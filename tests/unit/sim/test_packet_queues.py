@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rocelab.base.errors import InputError
+from rocelab.labfile.portsettings import ClassQueues
 from rocelab.labfile.queues import EcnSpec
 from rocelab.planning.queues import bin_edges_bytes
 from rocelab.sim.packets import build, loop, run
@@ -108,6 +109,33 @@ def test_classes_that_share_a_port_get_as_many_bytes_each() -> None:
     shared = finish_ps(ran(flows))[2] / FULL_PS
     assert 2 * 100 - 6 < shared < 2 * 100 + 16
     assert finish_ps(ran(flows, classes=(3, 6, 5)))[2] / FULL_PS > 290
+
+
+def test_a_port_s_classes_have_their_own_weights_limits_and_lines() -> None:
+    """Of two flows at each of two ports, one in class 3 and one in class 4. At the second port
+    class 4 has a third of class 3's weight, holds 20 frames and is never marked."""
+    line = EcnSpec.model_construct(kmin=FRAME, kmax=2 * FRAME, pmax=0.5)
+    whole, none = (10**15,) * 8, (None,) * 8
+    kinds = (
+        ClassQueues(whole, none, (1,) * 8),
+        ClassQueues(
+            (*whole[:4], 20 * FRAME, *whole[5:]), (*none[:3], line, *none[4:]), (3,) * 4 + (1,) * 4
+        ),
+    )
+    kind = np.zeros(24, np.int64)
+    kind[22] = 1
+    flows = [
+        Flow([2 * number, 20 + number // 2 * 2], MESSAGE, classes=(3 + number % 2, 6, 5), retries=0)
+        for number in range(4)
+    ]
+    done = ran(flows, replace(ENDLESS, kinds=kinds, kind=kind), timeout_ns=10**9)
+    even, heavy = finish_ps(done)[0] / FULL_PS, finish_ps(done)[2] / FULL_PS
+    assert 190 < even < 225
+    assert 125 < heavy < 160
+    assert done.drops[20] == done.marks[20] == 0
+    assert done.drops[22] > 0
+    assert done.marks[22] > 0
+    assert done.marked.tolist() == [0, 0, done.marks[22], 0]
 
 
 def test_room_for_packets_grows(monkeypatch: pytest.MonkeyPatch) -> None:
