@@ -63,7 +63,6 @@ def up(
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
     provider = provider_of(options.runtime, options.image, options.frr, options.frr_memory)
     chosen = Lab.planned(lab_file(lab), provider, dilation=options.dilation)
-    fabric = chosen.fabric
     reused = reuse and chosen.is_running
     if reused:
         running = _check_reusable(chosen, options.frr_memory)
@@ -89,6 +88,7 @@ def up(
     for text in running.notes:
         say(f"note: {text}")
     show_blocks(seconds_table(seconds))
+    fabric = running.fabric
     say(
         f"lab {chosen.name} is up: {len(fabric.switches):,} switches, "
         f"{len(fabric.servers):,} servers, {sum(fabric.session_ends.values()) // 2:,} BGP sessions"

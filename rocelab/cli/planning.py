@@ -22,9 +22,10 @@ from rocelab.report.document import Column, Table, columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocelab.fabrics.roles import Role
     from rocelab.labfile.pfc import PfcSpec
     from rocelab.planning.addresses import AddressRange
-    from rocelab.planning.fabric import Fabric, Node
+    from rocelab.planning.fabric import Fabric, Link, Node
     from rocelab.planning.pfc import Carving
 
 
@@ -76,7 +77,6 @@ def _print_plan(fabric: Fabric) -> None:
 
 
 def _node_table(fabric: Fabric) -> Table:
-    from rocelab.fabrics.roles import Role
 
     shared = any(len(prefix.origins) > 1 for prefix in fabric.prefixes)
     originated = Counter(
@@ -106,12 +106,11 @@ def _node_table(fabric: Fabric) -> Table:
 
 
 def _link_table(fabric: Fabric) -> Table:
-    from rocelab.fabrics.roles import Role
-
-    kinds = Counter(
-        (fabric.node(link.a.node).role, fabric.node(link.b.node).role, link.rate_bps, link.mtu)
-        for link in fabric.links
-    )
+    kinds: dict[tuple[Role, Role, int, int], list[Link]] = {}
+    for link in fabric.links:
+        key = (link.a.role, link.b.role, link.rate_bps, link.mtu)
+        kinds.setdefault(key, []).append(link)
+    sessions = set(fabric.sessions)
     return Table(
         "Links",
         (
@@ -122,8 +121,8 @@ def _link_table(fabric: Fabric) -> Table:
             Column("BGP sessions", Unit.COUNT),
         ),
         tuple(
-            (f"{lower} to {upper}", number, rate_bps, mtu, 0 if lower is Role.SERVER else number)
-            for (lower, upper, rate_bps, mtu), number in kinds.items()
+            (f"{lower} to {upper}", len(links), rate_bps, mtu, len(sessions.intersection(links)))
+            for (lower, upper, rate_bps, mtu), links in kinds.items()
         ),
     )
 

@@ -199,14 +199,16 @@ def simulation_progress() -> Iterator[ProgressSink]:
 
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
-    """The spec of a lab, with another scheme or hashing on request. Raises SpecError."""
+    """The spec of a lab, with what was observed of it if it is up, and another scheme or hashing on
+    request. Raises SpecError."""
+    from rocelab.lab.lab import as_observed
     from rocelab.labfile.load import load_spec
     from rocelab.prediction.prediction_spec import read_asked
 
     asked = read_asked(scheme, hashing)
     changed = {"scheme": asked.scheme, "hashing": asked.hashing}
     update = {key: value for key, value in changed.items() if value is not None}
-    return load_spec(lab_file(lab)).model_copy(update=update)
+    return as_observed(load_spec(lab_file(lab))).model_copy(update=update)
 
 
 def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[SimulatedJob, ...]:

@@ -37,7 +37,7 @@ from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.base import is_name
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load, load_spec, read_name
-from rocelab.labfile.model import LabSpec
+from rocelab.labfile.model import LabSpec, differing_keys
 from rocelab.linux import namespaces
 from rocelab.linux import settings as kernel
 from rocelab.linux.fib import read_fib
@@ -87,6 +87,21 @@ def name_of(text: str | Path) -> str:
             raise
         return name
     return read_name(path)
+
+
+def as_observed(spec: LabSpec) -> LabSpec:
+    """The spec with what was observed of its lab, if that is up as the spec has it and its routing
+    is the user's own."""
+    if not spec.routing.is_own or spec.name not in recorded_labs():
+        return spec
+    try:
+        record = read_record(spec.name)
+        recorded = None if record is None else recorded_spec(record.spec, record.plugins)
+    except (PermissionError, InputError, ValueError):
+        return spec
+    if recorded is None or differing_keys(as_it_runs(spec), recorded):
+        return spec
+    return recorded
 
 
 def _not_up(text: str, name: str) -> InputError:

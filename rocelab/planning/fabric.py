@@ -401,10 +401,11 @@ class Fabric:
 
     @cached_property
     def sessions(self) -> tuple[Link, ...]:
-        """The links that carry a BGP session: in a planned lab every trunk, single hop."""
-        if self.observed is None:
-            return self.trunks
-        return tuple(link for link in self.links if link.name in self.observed.sessions)
+        """The links that carry a BGP session: in a planned lab every trunk, single hop; none is
+        known of a lab with files of the user's own that is not up."""
+        if self.observed is not None:
+            return tuple(link for link in self.links if link.name in self.observed.sessions)
+        return self.trunks if self.spec.routing.config is None else ()
 
     @cached_property
     def session_ends(self) -> Counter[str]:

@@ -2,15 +2,21 @@
 
 `GraphRoutes` takes the place of `rocelab.routes.arrays.routes.Routes`, which needs tiers that
 follow each other. A prefix spreads by AS hops from its origins to all switches, for all classes of
-destinations at once, as `rocelab.planning.routes.spread` has it for one.
+destinations at once, as `rocelab.planning.routes.spread` has it for one. A lab of the user's
+own routing that was whole has the groups that it had then while all links are up, and shortest
+paths otherwise.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import NONE, Ints
+from rocelab.labfile.observed import ObservedLabSpec
+from rocelab.linux.fibtable import Fib, NextHop, Route
 from rocelab.routes.arrays.network import Network, NetworkDetails
 from rocelab.routes.arrays.routes import Mask, NextHops, PlannedGroups, Routes, classes_of
 
@@ -48,6 +54,8 @@ class GraphRoutes:
             (classes,) = np.nonzero(origins != NONE)
             self._is_origin[origins[classes], classes] = True
         self._spread()
+        if isinstance(network.spec, ObservedLabSpec) and self.up.all():
+            self._take(network.spec.observed.routes)
         self._slots: Ints = np.array(self._members, np.int32)
 
     @property
@@ -101,6 +109,32 @@ class GraphRoutes:
             reached |= arrived
             paths.settle()
             frontier = arrived & ~silent
+
+    def _take(self, observed: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+        """Set the groups that a lab of the user's own routing had when it was whole: for each class
+        of destinations, those to its first NIC."""
+        network = self.network
+        send_of = {
+            (int(network.sender[send]), network.interface(send)): send
+            for send in range(network.sends)
+        }
+        classes, first = np.unique(self.nic_class, return_index=True)
+        addresses = [(klass, network.ip(nic)) for klass, nic in zip(classes, first, strict=True)]
+        for name, routes in observed.items():
+            node = network.node_number(name)
+            fib = Fib(
+                tuple(
+                    Route(prefix, tuple(NextHop(interface, None) for interface in interfaces))
+                    for prefix, interfaces in routes.items()
+                )
+            )
+            for klass, address in addresses:
+                route = fib.lookup(address)
+                if klass == NONE or route is None or self._is_origin[node, klass]:
+                    continue
+                sends = tuple(send_of[node, hop.interface] for hop in route.next_hops)
+                self._start[node, klass] = self._group(sends) if sends else 0
+                self._width[node, klass] = len(sends)
 
     def _keep(self, node: int, sends: Ints, classes: npt.NDArray[np.intp], offered: Mask) -> None:
         """Set the groups of a switch for some classes. offered: sends x classes."""

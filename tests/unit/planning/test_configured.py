@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.observed import ObservedLabSpec, ObservedSpec, with_observed
@@ -9,6 +11,7 @@ from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import RouteBasis
 from rocelab.planning.routes import expected_routes, expected_width, spread
 from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.graph import routes_of
 from tests.helpers.labs import planned
 
 LAB = "ospf-ibgp"
@@ -92,3 +95,24 @@ def test_a_switch_without_a_file_is_as_planned() -> None:
     assert fabric.node("rtsw2") == plain.node("rtsw2")
     assert fabric.links_of["srv1-1"][0].b.address == plain.links_of["srv1-1"][0].b.address
     assert fabric.links_of["ctsw1"][0].a.address == "10.1.0.0/31"
+
+
+def test_a_simulation_takes_the_observed_next_hops_while_all_links_are_up() -> None:
+    routes = {"rtsw1": {"10.2.4.0/31": ("ctsw2",), "10.2.4.2/31": ("ctsw2",)}}
+    observed = OBSERVED.model_copy(update={"routes": routes})
+    network = network_of(with_observed(planned(LAB).spec, observed))
+    leaf = np.array([network.node_number("rtsw1")], np.int32)
+    nic = np.array([n for n in range(network.nics) if network.nic_name(n) == "srv4-1:1"], np.int32)
+
+    def members(link_up: np.ndarray | None = None) -> list[str]:
+        groups = routes_of(network, link_up)
+        sends = groups.members(groups.next_hops(leaf, nic), 0)
+        return [network.send_name(int(send)) for send in sends]
+
+    assert members() == ["rtsw1:ctsw2"]
+    up = np.ones(network.links, np.bool_)
+    up[[n for n in range(network.links) if network.link_name(n) == "rtsw4:ctsw1"]] = False
+    assert members(up) == ["rtsw1:ctsw2"]
+    up[:] = True
+    up[[n for n in range(network.links) if network.link_name(n) == "rtsw2:ctsw1"]] = False
+    assert members(up) == ["rtsw1:ctsw1", "rtsw1:ctsw2"]
