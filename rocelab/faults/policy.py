@@ -83,6 +83,18 @@ def peer_name(link: Link, switch: str) -> str:
     return link.port(switch).interface if far.address is None else far.ip
 
 
+def distant_peers(fabric: Fabric, switch: str) -> Mapping[str, str]:
+    """A switch's neighbours whose sessions are over no link of its own, such as those between
+    loopbacks: what bgpd calls each, and the switch that it is. Known of a lab of the user's own
+    routing that is up."""
+    if fabric.observed is None:
+        return {}
+    near = {peer_name(link, switch) for link in fabric.links_of[switch] if link in fabric.sessions}
+    owner = {node.loopback: node.name for node in fabric.switches if node.loopback is not None}
+    names = fabric.observed.peers.get(switch, ())
+    return {name: owner.get(name, name) for name in names if name not in near}
+
+
 def filters(fabric: Fabric, switch: str, way: str, peers: Sequence[str] = ()) -> tuple[Filter, ...]:
     """The prefix lists for one direction (`in`, `out`), of `peers` only if any are named."""
     matches = (_LIST.fullmatch(line) for line in rendered_lines(fabric, switch))

@@ -21,12 +21,18 @@ from rocelab.labfile.observed import ObservedSpec
 from rocelab.linux import fib, namespaces, netlink
 from rocelab.linux.fib import read_fib
 from rocelab.linux.fibwatch import FibWatch
+from rocelab.planning.configured import files_of
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.planning.sessions import carries_session
 from rocelab.routes.reach import least_next_hops, unreached
 
 STILL_S = 3.0
-"""How long no route may change. OSPF and BGP of FRR act on a change within a second."""
+"""How long no route may change at least: BGP acts on a change within a second."""
+OSPF_STILL_S = 7.0
+"""The same with OSPF, which says no more often than every 5 s what its neighbours are (RFC 2328
+appendix B, MinLSInterval), and then computes routes within a second or two."""
+LSP_INTERVAL_S = 30
+"""The same interval of IS-IS, FRR's default of lsp-gen-interval."""
 EVENT_WAIT_S = 0.25
 CHECK_S = 1.0
 
@@ -51,11 +57,26 @@ class StillnessWait:
         self._node_of = node_of
         self._daemons_of = daemons_of
 
+    @property
+    def still_s(self) -> float:
+        """How long no route may have changed, and all sessions been up."""
+        still_s, files = STILL_S, files_of(self._fabric.spec)
+        for node in self._fabric.switches:
+            daemons, file = self._daemons_of(node), files.get(node.name)
+            if "ospfd" in daemons or "ospf6d" in daemons:
+                still_s = max(still_s, OSPF_STILL_S)
+            if "isisd" in daemons:
+                interval_s = file.lsp_interval_s if file is not None else None
+                still_s = max(still_s, STILL_S + (interval_s or LSP_INTERVAL_S))
+        return still_s
+
     def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> ObservedSpec:
         """What the lab has when it is whole. Raises NotConvergedError with what is missing when
         `timeout_s` is over."""
         deadline_s = time.monotonic() + timeout_s
         changed_s = checked_s = time.monotonic()
+        incomplete_s = changed_s - self.still_s
+        wanted_s = self.still_s
         problems: tuple[str, ...] = ()
         while True:
             events = watch.events(EVENT_WAIT_S)
@@ -70,10 +91,13 @@ class StillnessWait:
             if events:
                 changed_s = now_s
             still_s = now_s - changed_s
-            progress(Progress("stillness", min(round(still_s), round(STILL_S)), round(STILL_S)))
+            progress(Progress("stillness", min(round(still_s), round(wanted_s)), round(wanted_s)))
             if still_s >= STILL_S and now_s - checked_s >= CHECK_S:
                 problems, checked_s = tuple(self.problems()), time.monotonic()
-                if not problems and not watch.events(0):
+                # What a link-state protocol has found just now changes routes later.
+                incomplete_s = checked_s if problems and wanted_s > STILL_S else incomplete_s
+                is_still = min(still_s, checked_s - incomplete_s) >= wanted_s
+                if is_still and not problems and not watch.events(0):
                     return self._observed(still_s)
             if now_s > deadline_s:
                 raise self._not_whole(timeout_s, problems or tuple(self.problems()))

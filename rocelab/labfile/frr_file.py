@@ -98,6 +98,8 @@ class FrrFile:
     """Of each interface that has one, its first IPv4 address with its length."""
     ospf: tuple[str, ...]
     """The lines that begin an instance of OSPF."""
+    lsp_interval_s: int | None
+    """Between two of IS-IS's LSPs of its own; None: FRR's default."""
     vrf: str | None
     """The first line that needs a VRF."""
     problems: tuple[FrrFileProblem, ...] = ()
@@ -115,6 +117,7 @@ class _Reader:
     router_ids: dict[str, str] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     ospf: list[str] = field(default_factory=list)
+    lsp_interval_s: int | None = None
     vrf: str | None = None
     problems: list[FrrFileProblem] = field(default_factory=list)
     block: str = ""
@@ -136,6 +139,7 @@ def read_frr_file(text: str) -> FrrFile:
         router_id=ids.get("bgp") or next(iter(ids.values()), None),
         addresses=reader.addresses,
         ospf=tuple(dict.fromkeys(reader.ospf)),
+        lsp_interval_s=reader.lsp_interval_s,
         vrf=reader.vrf,
         problems=tuple(reader.problems),
     )
@@ -180,6 +184,8 @@ def _note(reader: _Reader, number: int, line: str) -> None:
     match line.split():
         case ["router", "ospf", *_] if at_margin:
             reader.ospf.append(line)
+        case ["lsp-gen-interval", *_, seconds] if seconds.isdecimal():
+            reader.lsp_interval_s = max(int(seconds), reader.lsp_interval_s or 0)
         case ["frr", "defaults", profile]:
             reader.defaults = profile
         case ["router", "bgp", asn, *rest] if at_margin and "vrf" not in rest:

@@ -13,6 +13,7 @@ from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.faults.kinds.daemon_crash import DaemonCrash
 from rocelab.faults.kinds.drain import DrainSpec
+from rocelab.faults.kinds.session_reset import SessionResetSpec
 from rocelab.jobs.placement import find_nic
 from rocelab.lab.convergence import NotConvergedError
 from rocelab.lab.differences import read_differences
@@ -120,6 +121,20 @@ def test_ospfd_crashes_and_comes_back_with_its_part_of_the_file(lab: RunningLab)
     assert fault.remains(lab) == ()
     said = lab.node("ctsw1").exec([*lab.node("ctsw1").command_line, "-c", "show run ospfd"]).stdout
     assert "ospf router-id 10.0.0.1" in said
+    wait_until(lambda: read_status(lab).converged)
+
+
+def test_a_session_between_loopbacks_is_reset(lab: RunningLab) -> None:
+    spec = SessionResetSpec.model_validate(
+        {"kind": "session-reset", "switch": "rtsw1", "peer": "ctsw2"}
+    )
+    fault = spec.resolve(lab.fabric)
+    before = fault.intact(lab)
+    assert [text.partition("lost its session with ")[2] for text in before] == ["10.0.0.2 0 times"]
+
+    fault.inject(lab)
+
+    wait_until(lambda: fault.intact(lab) not in (before, frozenset()))
     wait_until(lambda: read_status(lab).converged)
 
 

@@ -34,11 +34,14 @@ class SessionReset(NodeFault):
 
     links: tuple[Link, ...]
     soft: bool = False
+    distant: tuple[str, ...] = ()
+    """Neighbours over no link of the switch's own, as bgpd calls them."""
     kind: str = "session-reset"
 
     @property
     def subject(self) -> str:
-        return " ".join(f"{self.node}:{link.port(self.node).interface}" for link in self.links)
+        near = (link.port(self.node).interface for link in self.links)
+        return " ".join(f"{self.node}:{name}" for name in (*near, *self.distant))
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -69,7 +72,7 @@ class SessionReset(NodeFault):
         return ()
 
     def _peers(self) -> list[str]:
-        return [policy.peer_name(link, self.node) for link in self.links]
+        return [*(policy.peer_name(link, self.node) for link in self.links), *self.distant]
 
 
 class SessionResetSpec(SwitchFaultSpec):
@@ -86,17 +89,21 @@ class SessionResetSpec(SwitchFaultSpec):
         policy.check_stack(fabric)
         switch = self.find(fabric)
         links = tuple(link for link in fabric.links_of[switch] if link in fabric.sessions)
-        if not links:
+        distant = policy.distant_peers(fabric, switch)
+        if not links and not distant:
             raise InputError(
                 f"{switch} has no BGP session to reset", hint="name a switch that has neighbours"
             )
         if self.peer is not None:
             check_node(fabric, self.peer)
-            neighbours = dict.fromkeys(link.far(switch).node for link in links)
+            neighbours = dict.fromkeys(
+                (*(link.far(switch).node for link in links), *distant.values())
+            )
             links = tuple(link for link in links if link.far(switch).node == self.peer)
-            if not links:
+            distant = {name: node for name, node in distant.items() if node == self.peer}
+            if not links and not distant:
                 raise InputError(
                     f"{switch} has no session with {self.peer}",
                     hint=f"it has with {', '.join(neighbours)}",
                 )
-        return SessionReset(switch, links, self.mode is ResetMode.SOFT)
+        return SessionReset(switch, links, self.mode is ResetMode.SOFT, tuple(distant))

@@ -82,6 +82,8 @@ def _daemons(
     alive = node.daemons()
     states = {name: _state(alive.get(name)) for name in names}
     shelf.keep("daemons.json", "daemons and their state", lambda: json.dumps(states, indent=1))
+    if started_here:
+        _whole_file(node, shelf)
     for name in names:
         if started_here:
             _started_with(node, name, shelf)
@@ -105,6 +107,13 @@ def _started_with(node: NamespaceNode, name: str, shelf: EvidenceFolder) -> None
     shelf.keep(f"{name}.log", f"log of {name}", lambda: untrusted_tail(log, MOST_BYTES))
     what = f"configuration that {name} was started with"
     shelf.keep(f"{name}.conf", what, lambda: configuration.read_bytes())
+
+
+def _whole_file(node: NamespaceNode, shelf: EvidenceFolder) -> None:
+    """The file of all daemons, where the switch has one."""
+    whole = node.daemon_files.configuration("frr")
+    if whole.exists():
+        shelf.keep("frr.conf", "the switch's own file", lambda: whole.read_bytes())
 
 
 def _state(pid: int | None) -> dict[str, object]:

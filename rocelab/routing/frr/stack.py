@@ -53,6 +53,19 @@ class Frr:
             Question("bgp-neighbors.json", "BGP sessions in full", "show bgp neighbors json"),
             Question("bgp-table.json", "BGP paths", "show bgp ipv4 unicast json"),
         ),
+        "ospfd": (
+            Question("running-config.ospfd", "configuration that ospfd runs", RUNNING),
+            Question("ospf-neighbors.json", "OSPF's neighbours", "show ip ospf neighbor json"),
+            Question("ospf-database.txt", "OSPF's database", "show ip ospf database"),
+        ),
+        "isisd": (
+            Question("running-config.isisd", "configuration that isisd runs", RUNNING),
+            Question("isis-neighbors.json", "IS-IS's neighbours", "show isis neighbor json"),
+            Question("isis-database.txt", "IS-IS's database", "show isis database detail"),
+        ),
+        "staticd": (
+            Question("running-config.staticd", "configuration that staticd runs", RUNNING),
+        ),
         "bfdd": (
             Question("running-config.bfdd", "configuration that bfdd runs", RUNNING),
             Question("bfd-peers.json", "BFD sessions", "show bfd peers json"),

@@ -282,7 +282,8 @@ command line: links: not YAML: expected ',' or ']' while parsing a flow sequence
 command line: flapping lasts count x period
   hint: remove lasts, or set count""",
     "daemon-crash switch=rtsw1 daemon=bgp": """\
-command line: daemon: expected bfdd, bgpd, bird, mgmtd or zebra, got 'bgp'
+command line: daemon: expected babeld, bfdd, bgpd, bird, eigrpd, fabricd, isisd, \
+ldpd, mgmtd, ospf6d, ospfd, pathd, pbrd, pimd, ripd, ripngd, staticd, vrrpd or zebra, got 'bgp'
   hint: did you mean bgpd?""",
 }
 
