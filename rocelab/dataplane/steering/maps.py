@@ -93,7 +93,7 @@ class SteeringMaps(bpf.Pinned):
     def write_pins(self, pins: Mapping[PinKey, int]) -> None:
         """Set pins."""
         for pin, value in pins.items():
-            key = _PIN.pack(self._id_of[pin.node], _packed(pin.destination))
+            key = _PIN.pack(self._id_of[pin.node], packed_address(pin.destination))
             bpf.set_element(self._pinned["pins"], key, _HASH.pack(value))
 
     def clear_pins(self) -> None:
@@ -108,7 +108,9 @@ class SteeringMaps(bpf.Pinned):
             value = bpf.element(self._pinned["entries"], key, _HASH.size)
             if value is not None:
                 number, source, destination, port = _ENTRY.unpack(key)
-                place = EntryKey(self._name_of[number], _text(source), _text(destination), port)
+                place = EntryKey(
+                    self._name_of[number], address_text(source), address_text(destination), port
+                )
                 entries[place] = _HASH.unpack(value)[0]
         return entries
 
@@ -123,15 +125,16 @@ class SteeringMaps(bpf.Pinned):
             bpf.remove_element(self._pinned["entries"], self._entry(place))
 
     def _entry(self, place: EntryKey) -> bytes:
-        addresses = _packed(place.source), _packed(place.destination)
+        addresses = packed_address(place.source), packed_address(place.destination)
         return _ENTRY.pack(self._id_of[place.node], *addresses, place.source_port)
 
 
-def _packed(address: str) -> bytes:
+def packed_address(address: str) -> bytes:
     """An address as the program's keys have it: IPv4's as IPv6 maps them."""
     return socket.inet_pton(socket.AF_INET6, address if ":" in address else f"::ffff:{address}")
 
 
-def _text(packed: bytes) -> str:
+def address_text(packed: bytes) -> str:
+    """The address of `packed_address`."""
     address = IPv6Address(packed)
     return str(address.ipv4_mapped or address)

@@ -24,6 +24,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from rocelab.base.errors import InputError
 from rocelab.cli.main import main
 from rocelab.lab.lab import Lab
+from rocelab.labfile.addresses import AddressesSpec, Families
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
@@ -233,6 +234,30 @@ def test_a_container_gets_every_kernel_setting_that_a_namespace_gets(lab: str) -
         if settings_.get("ipv6/conf/all/disable_ipv6") == "1":
             settings_["ipv6/conf/default/disable_ipv6"] = "1"
         assert settings_ == node_settings(planned, planned.node(container.name))
+
+
+def test_nodes_with_ipv6_get_their_addresses_and_routes_of_both_families() -> None:
+    made = deployment(fabric(addresses={"family": "dual"}))
+    commands = {node.name: node.commands for node in made.containers}
+    assert commands["srv1-1"] == (
+        "ip address add 198.18.0.0/31 dev rtsw1",
+        "ip address add 2001:2::/127 dev rtsw1",
+        "ip route replace default via 198.18.0.1 dev rtsw1",
+        "ip -6 route replace default via 2001:2::1 dev rtsw1",
+    )
+    # Those of a switch go when IPv6 is switched off for its link-local ones to come anew.
+    off = commands["rtsw1"].index("echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
+    assert commands["rtsw1"][off + 1 : off + 3] == (
+        "ip address replace 2001:2::2/128 dev lo",
+        "ip address replace 2001:2::1/127 dev srv1-1",
+    )
+
+
+def test_nics_of_two_ports_are_rendered_with_ipv4_alone() -> None:
+    lab = Lab.planned("hpn-small").fabric.spec
+    six = lab.model_copy(update={"addresses": AddressesSpec(family=Families.IPV6)})
+    with pytest.raises(InputError, match="two ports"):
+        deployment(plan(six))
 
 
 def test_switches_with_sessions_over_link_local_addresses_get_these_anew() -> None:

@@ -31,6 +31,7 @@ from rocelab.jobs.job_spec import SimulatedJob, collective_job, find_jobs, load_
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
 from rocelab.jobs.training_spec import TrainingSpec
+from rocelab.labfile.addresses import AddressesSpec, Families
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
@@ -95,6 +96,20 @@ def test_a_ring_alone_on_its_leaf_takes_what_its_nics_need() -> None:
     assert job.headline("jct_ratio").modelled.median == pytest.approx(1, rel=1e-3)
     assert job.headline("busbw").modelled.median == pytest.approx(50 * 4096 / 4178, rel=5e-3)
     assert all(use.balance.total == 0 for use in report.uses)
+
+
+@pytest.mark.parametrize("engine", [Engine.FLUID, Engine.PACKETS])
+def test_ipv6_costs_20_bytes_of_each_packet(engine: Engine) -> None:
+    ring = collective(pattern="allreduce", ranks=4, size="16MB", transport={"qps": 4})
+    options = Options(eps=0.0 if engine is Engine.FLUID else None, engine=engine)
+    busbw = []
+    for family in Families:
+        addresses = AddressesSpec(family=family)
+        report = simulate(spec_of("zone-1-1", addresses=addresses), [ring], options)
+        busbw.append(report.jobs[0].headline("busbw").modelled.median)
+    ipv4, ipv6, dual = busbw
+    assert ipv4 == dual
+    assert ipv4 / ipv6 == pytest.approx((4096 + 58 + 20 + 24) / (4096 + 58 + 24), rel=1e-3)
 
 
 @pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
