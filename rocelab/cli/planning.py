@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 MOST_ADDRESS_ROWS = 40
 """With more, the address plan has all zones of a role in one row."""
 
+MOST_COUNTED = 2**32
+"""A prefix of IPv6 has more addresses than anyone counts."""
+
 
 @uncollected()
 def plan(lab: LabArgument, json: JsonOption = False) -> None:
@@ -50,6 +53,7 @@ def _print_plan(fabric: Fabric) -> None:
     from rocelab.base.family import Family
     from rocelab.planning.fabric import RouteBasis
     from rocelab.planning.limits import lab_limits
+    from rocelab.planning.routes import unreachable
 
     lengths = {Family.IPV4: "/31", Family.IPV6: "/127"}
     networks = " and ".join(f"a {lengths[family]}" for family in fabric.spec.addresses.families)
@@ -69,7 +73,7 @@ def _print_plan(fabric: Fabric) -> None:
     say(_address_use(fabric))
     if fabric.servers:
         say(_room(fabric))
-    for warning in lab_limits(fabric.spec):
+    for warning in (*lab_limits(fabric.spec), *unreachable(fabric)):
         _warn(warning)
     if fabric.spec.queues.pfc is not None:
         _print_lossless(fabric, fabric.spec.queues.pfc)
@@ -339,22 +343,16 @@ def _address_table(fabric: Fabric) -> Table:
 
 
 def _address_use(fabric: Fabric) -> str:
-    from ipaddress import ip_network
+    from rocelab.planning.addresses import addresses_in_use
 
-    from rocelab.base.wording import listed
-    from rocelab.fabrics.addressing import SPACE_SIZE, SPACE_TEXT
-
-    originated = sum(
-        ip_network(prefix.prefix).num_addresses for prefix in fabric.prefixes if not prefix.per_port
+    uses = (
+        f"{use.used:,} of the {use.size:,} of {use.prefix} are in use "
+        f"({share(use.used / use.size)})"
+        if use.size <= MOST_COUNTED
+        else f"{use.used:,} of {use.prefix} are in use"
+        for use in addresses_in_use(fabric)
     )
-    linked = 2 * len(fabric.trunks) if fabric.numbered else 0
-    used = originated + linked
-    if not fabric.spec.is_usual:
-        return f"Addresses are from {listed(fabric.space, 'and')}."
-    return (
-        f"Addresses: {used:,} of the {SPACE_SIZE:,} of {SPACE_TEXT} are in use "
-        f"({share(used / SPACE_SIZE)})."
-    )
+    return f"Addresses: {', '.join(uses)}."
 
 
 class RenderTarget(StrEnum):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_network
+from ipaddress import ip_interface, ip_network
 
 from rocelab.base.family import Family
-from rocelab.planning.fabric import Fabric
+from rocelab.planning.fabric import Fabric, holds
 
 
 class AddressUse(StrEnum):
@@ -68,6 +68,32 @@ def address_plan(fabric: Fabric, *, by_zone: bool = True) -> tuple[AddressRange,
     ]
     uses = list(AddressUse)
     return tuple(sorted(ranges, key=lambda part: uses.index(part.use)))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """How many addresses of a prefix are announced or are on links between switches."""
+
+    prefix: str
+    size: int
+    used: int
+
+
+def addresses_in_use(fabric: Fabric) -> tuple[PoolUse, ...]:
+    """The use of each of the fabric's pools, and of what is announced outside of them."""
+    networks = [ip_network(prefix.prefix) for prefix in fabric.prefixes if not prefix.per_port]
+    for link in fabric.trunks:
+        addresses = filter(None, (link.a.address, link.a.other_address))
+        networks += [ip_interface(address).network for address in addresses]
+    pools = [ip_network(text) for text in fabric.space]
+    return tuple(
+        PoolUse(
+            str(pool),
+            pool.num_addresses,
+            sum(part.num_addresses for part in networks if holds(pool, part)),
+        )
+        for pool in pools
+    )
 
 
 def _numbers(fabric: Fabric) -> Iterator[tuple[AddressUse, tuple[str, ...], int | None, str]]:

@@ -22,7 +22,7 @@ from rocelab.planning.limits import lab_limits
 from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, slack_of
 from rocelab.planning.pfc import warnings as pfc_warnings
 from rocelab.planning.profiles import PortsByProfile, coarser, ports_by_profile
-from rocelab.planning.routes import expected_width, spread
+from rocelab.planning.routes import expected_width, spread, unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield from _array("ecmp", _ecmp(fabric))
     yield ",\n"
     yield from _array("addresses", map(asdict, address_plan(fabric)))
-    warnings = lab_limits(fabric.spec)
+    warnings = (*lab_limits(fabric.spec), *unreachable(fabric))
     yield f',\n"warnings": {json.dumps(warnings)}'
     if fabric.spec.queues.pfc is not None:
         yield f',\n"pfc": {json.dumps(_pfc(fabric, fabric.spec.queues.pfc))}'

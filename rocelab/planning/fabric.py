@@ -14,6 +14,7 @@ from functools import cached_property
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from rocelab.base.family import Family
+from rocelab.fabrics.hops import most_switches
 from rocelab.fabrics.numbers import Prefix as Prefix
 from rocelab.fabrics.roles import Role, tier_name
 from rocelab.labfile.adopted import AdoptedLabSpec
@@ -324,7 +325,7 @@ class Fabric:
         ]
         networks = [ip_network(prefix.prefix) for prefix in self.prefixes]
         outside = [
-            network for network in networks if not any(_holds(pool, network) for pool in pools)
+            network for network in networks if not any(holds(pool, network) for pool in pools)
         ]
         return tuple(dict.fromkeys(map(str, (*pools, *outside))))
 
@@ -344,6 +345,16 @@ class Fabric:
     def valley_free(self) -> bool:
         """Whether the policy of its switches lets paths go up, then down, only."""
         return self.spec.routing.valley_free and self.is_tiered
+
+    @cached_property
+    def most_hops(self) -> int:
+        """The switches on the longest path: up to the top tier and down again (no path has an ASN
+        twice, and each of the tiers above the lowest has one in each zone), and two more through a
+        rack whose leaked routes neighbours accept (`rocelab.faults.leaks`)."""
+        if self.valley_free:
+            return 2 * max(node.role.tier for node in self.nodes)
+        trunks = [(link.a.node, link.b.node) for link in self.trunks]
+        return most_switches([node.name for node in self.switches], trunks)
 
     @property
     def hash_policy(self) -> HashPolicy:
@@ -456,7 +467,8 @@ class Fabric:
         return self._nics_of[server]
 
 
-def _holds(pool: IPv4Network | IPv6Network, network: IPv4Network | IPv6Network) -> bool:
+def holds(pool: IPv4Network | IPv6Network, network: IPv4Network | IPv6Network) -> bool:
+    """Whether a prefix lies in another."""
     if isinstance(pool, IPv4Network) and isinstance(network, IPv4Network):
         return network.subnet_of(pool)
     return (

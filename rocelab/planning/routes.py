@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rocelab.base.wording import counted
 from rocelab.fabrics.addressing import number_of
-from rocelab.planning.fabric import Fabric, Link, Node
+from rocelab.planning.fabric import Fabric, Link, Node, RouteBasis
 
 NextHops = tuple[Link, ...]
 
@@ -96,6 +97,28 @@ def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
         for name, links in spread_from[prefix.origins].items():
             routes[name][prefix.prefix] = links
     return routes
+
+
+def unreachable(fabric: Fabric) -> tuple[str, ...]:
+    """What is said of a fabric in which a switch never learns where the servers of another are,
+    because each path to them has an AS number twice, goes up again, or there is none."""
+    if fabric.is_regular or fabric.basis is not RouteBasis.PLANNED:
+        return ()
+    homes = dict.fromkeys(link.b.node for link in fabric.links if not link.is_between_switches)
+    pairs = 0
+    first = ("", "")
+    for home in homes:
+        reached = spread(fabric, (home,))
+        lost = [name for name in homes if name != home and name not in reached]
+        first = (lost[0], home) if lost and not pairs else first
+        pairs += len(lost)
+    if not pairs:
+        return ()
+    more = f", and {counted(pairs - 1, 'more pair')} of switches" if pairs > 1 else ""
+    return (
+        f"{first[0]} has no route to the servers of {first[1]}{more}: there is no path, or each "
+        "has an AS number twice; give the switches on it numbers of their own",
+    )
 
 
 def expected_width(fabric: Fabric, links: NextHops) -> int:

@@ -52,10 +52,8 @@ class FibNetwork:
             )
         )
         """The links between two switches, whose load placing can change."""
-        self.most_hops = 2 * max(node.role.tier for node in fabric.nodes)
-        """Sends between switches on a path at most: up to the top tier and down again (no path has
-        an ASN twice, and each of the tiers above the lowest has one in each zone), and two more
-        through a rack whose leaked routes neighbours accept (`rocelab.faults.leaks`)."""
+        self.most_hops = fabric.most_hops
+        """Sends between switches on a path at most."""
 
     def steps(self, switch: str, destination: str) -> tuple[PathStep, ...]:
         """The possible steps of `switch` with a packet to the address `destination`; if empty, it

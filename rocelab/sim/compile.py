@@ -138,7 +138,7 @@ def compile_jobs(
     compiled: list[_Job] = []
     number, created = FIRST_QP, np.zeros(network.nics, np.int32)
     for job in jobs:
-        check_mtu(job.transport, network.spec.links.mtu, network.family)
+        check_mtu(job.transport, int(network.mtu.min()), network.family)
         part = _compiled(network, job, number, created, overhead_bytes, for_packets)
         number, created = part.next_qp, part.created
         compiled.append(part)

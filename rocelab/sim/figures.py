@@ -18,7 +18,7 @@ from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.steps import roofline_s
 from rocelab.planning.fabric import Direction
-from rocelab.results.engines import LEAVES_OUT
+from rocelab.results.engines import LEAVES_OUT, Engine
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
@@ -177,10 +177,17 @@ def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
         simulation.program,
         simulation.whole_paths,
         simulation.network.capacity_bps,
-        simulation.hop_latency_ns / NS,
+        _latency_of_sends_s(simulation),
         outcome.start_s,
         transfers_over_s(simulation.program, outcome),
     )
+
+
+def _latency_of_sends_s(simulation: Simulation) -> Floats:
+    """What the engine adds to each send, 2L."""
+    if simulation.options.engine is Engine.FLUID:
+        return simulation.latency_ns / NS
+    return np.full(simulation.network.sends, simulation.hop_latency_ns / NS)
 
 
 def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:

@@ -43,7 +43,7 @@ from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Ways, joined_flows
 from rocelab.routes.arrays.graph import routes_of
 from rocelab.routes.arrays.network import Network
-from rocelab.routes.arrays.paths import links_on_path, paths_of
+from rocelab.routes.arrays.paths import along_paths, links_on_path, paths_of
 from rocelab.routes.models import Model
 from rocelab.sim.ahead import TRAFFIC_ENGINEERING, compile_ahead, load_library
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
@@ -397,18 +397,24 @@ class Simulation:
             for_packets=self.options.engine is not Engine.FLUID,
         )
 
-    @property
+    @cached_property
+    def latency_ns(self) -> Floats:
+        """The modelled time that its link adds to each send, 2L."""
+        given_ns = self.options.hop_latency_ns
+        if given_ns is not None:
+            return np.full(self.network.sends, given_ns, np.float64)
+        delay_ns = self.network.delay_ns
+        return np.where(delay_ns == NONE, HOP_LATENCY_NS, delay_ns).astype(np.float64)
+
+    @cached_property
     def hop_latency_ns(self) -> float:
-        """The modelled time that each link adds to a send."""
-        latency_ns = self.options.hop_latency_ns
-        if latency_ns is None:
-            latency_ns = self.spec.links.delay
-        return HOP_LATENCY_NS if latency_ns is None else latency_ns
+        """One time for all links, for the engines that take one: the median."""
+        return float(np.median(self.latency_ns))
 
     def _timed_program(self) -> Program:
         """The program with the latency of each task's longest chain, and jobs at their starts."""
         program = self.compiled.program
-        flow_s = links_on_path(self.whole_paths) * (self.hop_latency_ns / 1e9)
+        flow_s = along_paths(self.whole_paths, self.latency_ns / 1e9)
         program = self.compiled.chains.timed(program, flow_s)
         job_bps = np.array([self.nic_bps(number) for number in range(len(self.jobs))])
         latency_s = program.latency_s + self._fill_bits() / job_bps[self.compiled.job]

@@ -106,7 +106,7 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
     sent = _sent(simulation, outcome)
     if not len(sent.flow):
         return []
-    latency_s = simulation.hop_latency_ns / SECOND
+    latency_s = simulation.latency_ns / SECOND
     capacity_bps = simulation.network.capacity_bps
     round_s = round_trips_s(sent, simulation.whole_paths, capacity_bps, latency_s)
     longer = held_back(sent, round_s)
@@ -226,6 +226,17 @@ def _other_hash(simulation: Simulation) -> list[str]:
         ],
         f"with --model {model} every switch hashes by a CRC of the 5-tuple",
     )
+
+
+def _one_latency(simulation: Simulation) -> list[str]:
+    low, high = float(simulation.latency_ns.min()), float(simulation.latency_ns.max())
+    if low == high:
+        return []
+    return [
+        f"links have delays from {quantities.duration(low)} to {quantities.duration(high)}, and "
+        f"this engine takes {quantities.duration(simulation.hop_latency_ns)} for each; "
+        "--engine fluid takes each link's own"
+    ]
 
 
 def _valleys(simulation: Simulation) -> list[str]:
@@ -391,6 +402,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_LINKS, _classes_of_answers),
     (_ALL, _other_hash),
     (_ALL, _valleys),
+    (_ALL - _FLUID, _one_latency),
 )
 """Rules about what is simulated, each with the engines that it is about, in the order of a page."""
 

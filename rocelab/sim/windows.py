@@ -12,7 +12,7 @@ import numpy as np
 
 from rocelab.base.arrays import Floats, Longs
 from rocelab.routes.arrays.flows import Paths
-from rocelab.routes.arrays.paths import links_on_path
+from rocelab.routes.arrays.paths import along_paths
 
 
 def serialised_s(
@@ -53,10 +53,10 @@ class Sent:
     """Of an ACK on the wire."""
 
 
-def round_trips_s(sent: Sent, paths: Paths, capacity_bps: Floats, latency_s: float) -> Floats:
+def round_trips_s(sent: Sent, paths: Paths, capacity_bps: Floats, latency_s: Floats) -> Floats:
     """From when a packet begins to leave until the ACK for it is back and opens the window, X,
     where nothing waits: the ACK comes after the last of the packets that it is for. Over the mean
-    of the ways of a flow that takes several."""
+    of the ways of a flow that takes several. latency_s: of each send, 2L."""
     flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
     bit_s = 1 / capacity_bps[paths.sends]
     weight_s = bit_s if paths.share is None else bit_s * paths.share
@@ -67,7 +67,7 @@ def round_trips_s(sent: Sent, paths: Paths, capacity_bps: Floats, latency_s: flo
     acked_bits: Floats = packet_bits * np.minimum(sent.window, sent.ack_every)
     of_flows = sums_s[sent.flow], slowest_s[sent.flow]
     on_links_s = serialised_s(packet_bits, acked_bits, sent.ack_bits, *of_flows)
-    times_s: Floats = on_links_s + 2 * latency_s * links_on_path(paths)[sent.flow]
+    times_s: Floats = on_links_s + 2 * along_paths(paths, latency_s)[sent.flow]
     return times_s
 
 

@@ -96,7 +96,7 @@ def probe_path(
     )
     frames = ProbeFrames(ends, tag, destination_qp)
     names, family = _names(fabric), fabric.family
-    longest = 2 * max(node.role.tier for node in fabric.nodes)
+    longest = fabric.most_hops
     trace = _ProbeAnswers(
         source.server, destination.server, {port: {} for port in source_ports}, {}
     )

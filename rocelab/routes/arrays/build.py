@@ -131,6 +131,10 @@ def _details(fabric: Fabric) -> NetworkDetails:
         rank=_ranks(rank),
         valley_free=fabric.valley_free and not fabric.spec.routing.is_own,
         shortest=fabric.spec.routing.is_own,
+        mtu=np.array([link.mtu for link in fabric.links], np.int32),
+        delay_ns=np.array(
+            [NONE if link.delay_ns is None else link.delay_ns for link in fabric.links], np.int32
+        ),
     )
 
 

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.base.arrays import Floats, Ints, Words
+from rocelab.base.arrays import NONE, Floats, Ints, Words
 from rocelab.base.family import Family
 from rocelab.fabrics.layout import interface_name
 from rocelab.fabrics.roles import Role
 from rocelab.jobs.placement import Nics
-from rocelab.labfile.model import LabSpec
+from rocelab.labfile.model import USUAL_CABLE_NS, LabSpec
 from rocelab.routes.flows import Bytes
 
 
@@ -36,6 +36,10 @@ class NetworkDetails:
     """The place of each node by BGP identifier, N."""
     valley_free: bool
     """Whether switches of the lowest tier announce only what is theirs."""
+    mtu: Ints
+    """Of each link, L."""
+    delay_ns: Ints
+    """Of each link, NONE if the lab has none, L."""
     shortest: bool = False
     """Whether routes are all shortest paths, whatever their AS numbers."""
 
@@ -115,6 +119,11 @@ class Network:
         return np.array([role.tier for role in self.roles], np.int8)
 
     @cached_property
+    def most_sends(self) -> int:
+        """Sends of a path at most: one that has more loops, since none visits a switch twice."""
+        return int(np.count_nonzero(self.tier)) + 1
+
+    @cached_property
     def sender(self) -> Ints:
         """The node that each send leaves, 2L."""
         return np.column_stack((self.lower, self.upper)).reshape(-1)
@@ -128,6 +137,26 @@ class Network:
     def capacity_bps(self) -> Floats:
         """The rate of each send, 2L."""
         return np.repeat(self.rate_bps, 2)
+
+    @cached_property
+    def mtu(self) -> Ints:
+        """The IP MTU of each send, 2L."""
+        if self.details is None:
+            return np.full(self.sends, self.spec.links.mtu, np.int32)
+        return np.repeat(self.details.mtu, 2)
+
+    @cached_property
+    def delay_ns(self) -> Ints:
+        """The modelled delay of each send, NONE if the lab has none, 2L."""
+        if self.details is None:
+            delay_ns = self.spec.links.delay
+            return np.full(self.sends, NONE if delay_ns is None else delay_ns, np.int32)
+        return np.repeat(self.details.delay_ns, 2)
+
+    @cached_property
+    def cable_ns(self) -> Ints:
+        """What each send's cable takes one way, for the headroom of its port, 2L."""
+        return np.where(self.delay_ns == NONE, USUAL_CABLE_NS, self.delay_ns).astype(np.int32)
 
     @cached_property
     def nic_columns(self) -> Nics:

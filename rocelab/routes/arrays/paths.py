@@ -31,9 +31,6 @@ PIECE = 2**15
 
 PIECE_OF_DIVIDED = 2**9
 
-MOST_HOPS = 16
-"""More than any path has: a flow that is still on its way loops."""
-
 
 def paths_of(
     network: Network,
@@ -96,6 +93,15 @@ def links_on_path(paths: Paths) -> Floats:
     return np.bincount(flow, paths.share, minlength=len(paths)).astype(np.float64)
 
 
+def along_paths(paths: Paths, of_send: Floats) -> Floats:
+    """The sum of a value of each send (2L) along each flow's path, F: the average if parts of a
+    flow take different paths."""
+    flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
+    values = of_send[paths.sends]
+    weights = values if paths.share is None else values * paths.share
+    return np.bincount(flow, weights, minlength=len(paths)).astype(np.float64)
+
+
 def first_sends(network: Network, routes: Groups, flows: Flows) -> Ints:
     """The send by which each flow leaves its server, NONE if its NIC has no link."""
     links = network.nic_links[flows.source]
@@ -119,7 +125,7 @@ def _walk(routes: Groups, choice: Choice, destination: Ints, parts: _Parts, part
     network = routes.network
     walked = [parts]
     dead = np.zeros(0, np.intp)
-    for _ in range(MOST_HOPS):
+    for _ in range(network.most_sends + 1):
         at = network.receiver[parts.send]
         (going,) = np.nonzero(at != network.nic_server[destination[parts.flow]])
         at, flow, share = at[going], parts.flow[going], parts.share[going]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
+from rocelab.fabrics.hops import most_switches
 from rocelab.labfile.schemes.te import TeEngine
 from rocelab.routes.arrays.flows import Flows, Paths, joined_paths, paths_taken
 from rocelab.routes.arrays.groups import group_table
@@ -175,8 +176,13 @@ def _address_rank(network: Network) -> Longs:
 
 def _most_hops(network: Network) -> int:
     """Sends between switches on the longest path: up to the top tier and down again (no path has an
-    ASN twice, and each of the tiers above the lowest has one in each zone)."""
-    return max(1, 2 * (int(network.tier.max()) - 1))
+    ASN twice, and each of the tiers above the lowest has one in each zone), if there are tiers."""
+    if network.details is None or network.details.valley_free:
+        return max(1, 2 * (int(network.tier.max()) - 1))
+    is_trunk = network.tier[network.lower] > 0
+    ends = (network.lower[is_trunk].tolist(), network.upper[is_trunk].tolist())
+    switches: list[int] = np.flatnonzero(network.tier).tolist()
+    return max(1, most_switches(switches, zip(*ends, strict=True)) - 1)
 
 
 def _whole(problem: _Problem, placed: Placed) -> Paths:

@@ -16,7 +16,7 @@ from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.routes.arrays.choice import Choice
 from rocelab.routes.arrays.flows import Flows, Paths, Ways
 from rocelab.routes.arrays.network import Network
-from rocelab.routes.arrays.paths import MOST_HOPS, first_sends
+from rocelab.routes.arrays.paths import first_sends
 from rocelab.routes.arrays.routes import Groups
 from rocelab.routes.models import Model
 from rocelab.routes.path import NoPathError
@@ -31,7 +31,7 @@ def ways_of(network: Network, routes: Groups, flows: Flows, scheme: SchemeSpec) 
     first = first_sends(network, routes, flows)
     every = np.arange(len(flows))
     rows = _Rows(every, first, first[:, None], np.ones(len(flows), np.int64))
-    for _ in range(MOST_HOPS):
+    for _ in range(network.most_sends + 1):
         is_at_end = network.receiver[rows.last] == network.nic_server[flows.destination[rows.flow]]
         (going,) = np.nonzero((rows.last != NONE) & ~is_at_end)
         if not len(going):

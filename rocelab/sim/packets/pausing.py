@@ -96,15 +96,16 @@ def pausing_of(
     pfc = spec.queues.pfc
     if pfc is None:
         return None
-    cable, mtu = spec.links.cable_ns, spec.links.mtu
-    rates, rate = np.unique(network.capacity_bps, return_inverse=True)
-    bps = [round(value) for value in rates]
-    needs = [headroom_of(pfc, value, mtu, cable) for value in bps]
+    columns = (np.rint(network.capacity_bps).astype(np.int64), network.mtu, network.cable_ns)
+    kinds, rate = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    bps: list[int] = kinds[0].tolist()
+    cables: list[int] = kinds[2].tolist()
+    needs = [headroom_of(pfc, *kind) for kind in kinds.T.tolist()]
     is_lab = ports is PortModel.LAB
     slack = [slack_of(need, spec) if is_lab else 0 for need in needs]
     delay_ns = [
         2 * cable + response_quanta(pfc, value) * QUANTUM_BITS * SECOND / value - hop_latency_ns
-        for value in bps
+        for value, cable in zip(bps, cables, strict=True)
     ]
     if min(delay_ns) < 0:
         obeyed_ns = min(delay_ns) + hop_latency_ns
@@ -172,15 +173,16 @@ def pausing_of(
 
 def places_of(network: Network) -> Iterator[PlaceOfPort]:
     """What decides on the settings of the port that sends, of each send, 2L."""
-    delay_ns = network.spec.links.delay
     roles, names = network.roles, map(network.send_name, range(network.sends))
-    for sender, bps, name in zip(
+    for sender, bps, delay_ns, name in zip(
         network.sender.tolist(),
         np.rint(network.capacity_bps).astype(int).tolist(),
+        network.delay_ns.tolist(),
         names,
         strict=True,
     ):
-        yield PlaceOfPort(roles[sender].name, bps, delay_ns, name.partition(":")[2])
+        cable_ns = None if delay_ns == NONE else delay_ns
+        yield PlaceOfPort(roles[sender].name, bps, cable_ns, name.partition(":")[2])
 
 
 def _entered(settings: PortSettings, network: Network) -> list[PlaceOfPort]:
@@ -191,10 +193,11 @@ def _entered(settings: PortSettings, network: Network) -> list[PlaceOfPort]:
 
 def _ports_of(entered: Sequence[PlaceOfPort], network: Network) -> dict[int, Counter[LosslessPort]]:
     """The ports of each node, by what they share of its memory, and how many there are."""
-    links = network.spec.links
     ports: dict[int, Counter[LosslessPort]] = {}
-    for node, place in zip(network.receiver.tolist(), entered, strict=True):
-        port = LosslessPort(place, links.mtu, links.cable_ns)
+    columns = (network.receiver, network.mtu, network.cable_ns)
+    lists = (column.tolist() for column in columns)
+    for node, mtu, cable_ns, place in zip(*lists, entered, strict=True):
+        port = LosslessPort(place, mtu, cable_ns)
         ports.setdefault(node, Counter())[port] += 1
     return ports
 

@@ -187,15 +187,19 @@ def queues_of(
     """Those of a lab, with ports of a model. seed: of marks. Raises as `pausing_of`."""
     queues, settings = spec.queues, PortSettings(spec.queues)
     kinds, kind = _kinds(settings, network)
-    rates, rate = np.unique(network.capacity_bps, return_inverse=True)
-    bursts = [burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu) for bps in rates]
+    columns = (np.rint(network.capacity_bps).astype(np.int64), network.mtu)
+    sends, rate = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    bursts = [
+        burst_bytes(max(8, round(bps / spec.dilation)), mtu)
+        for bps, mtu in sends.T.tolist()
+    ]
     return Queues(
         queues.buffer,
         queues.ecn.kmin,
         queues.ecn.kmax,
         queues.ecn.pmax,
         queues.marked,
-        spec.links.mtu + ETHERNET_HEADER_BYTES,
+        int(network.mtu.max()) + ETHERNET_HEADER_BYTES,
         ports,
         np.array(bursts, np.int64)[rate],
         seed,

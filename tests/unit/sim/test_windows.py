@@ -66,6 +66,6 @@ def test_a_round_trip_ends_with_the_ack_of_the_last_packet_that_it_is_for(
     """Two links, the second half as fast."""
     paths = Paths(np.array([0, 2]), np.array([0, 1], np.int32))
     transfers = sent((0, 0.0, 1.0, 64), window=window, ack_every=ack_every)
-    (round_s,) = round_trips_s(transfers, paths, np.array([2e9, 1e9]), 1e-6)
+    (round_s,) = round_trips_s(transfers, paths, np.array([2e9, 1e9]), np.full(2, 1e-6))
     serialised_s = (PACKET_BITS + ACK_BITS) * 1.5e-9 + waited * PACKET_BITS * 1e-9
     assert round_s == pytest.approx(4e-6 + serialised_s)
