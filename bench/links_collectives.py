@@ -81,7 +81,9 @@ def measured(pattern: str, ranks: int, size: str, dcqcn: str) -> Row:
     answered_s = np.add.reduceat(answer_s, paths.start[:-1])
     receives = waits_for_data(program, sending)
     zero = np.zeros(program.tasks)
-    alone = completion(program, made.whole_paths, made.network.capacity_bps, latency_s, zero, zero)
+    capacity_bps = made.network.capacity_bps
+    of_sends_s = np.full(len(capacity_bps), latency_s)
+    alone = completion(program, made.whole_paths, capacity_bps, of_sends_s, zero, zero)
     _, chain = begins_s(replace(program, delay_s=zero), zero + 1, zero, receives)
     start_s, _ = begins_s(program, alone.least_s + answered_s, answered_s, receives)
     times: list[float] = []

@@ -143,7 +143,8 @@ def p99_added_up(made: Simulation) -> float:
         without = replace(links, capacity_bps=capacity_bps[pairs[1]])
         alone_s = _left_s(without, begin_s, [alone])
         over_s += (_left_s(links, alone_s, [from_nic]) - alone_s)[traffic.last]
-    times = completion(program, paths, capacity_bps, latency_s, program.delay_s, over_s)
+    of_sends_s = np.full(len(capacity_bps), latency_s)
+    times = completion(program, paths, capacity_bps, of_sends_s, program.delay_s, over_s)
     return float(np.quantile(times.slowdown, 0.99))
 
 

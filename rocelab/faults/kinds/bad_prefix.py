@@ -126,10 +126,18 @@ class BadPrefixSpec(SwitchFaultSpec):
             raise InputError(
                 f"{self.of} announces its own prefix anyway", hint="name another switch in `of`"
             )
+        if self.filtered and not fabric.valley_free:
+            raise InputError(
+                f"{self.switch}'s neighbours have no filters, as switches pass on all routes",
+                hint="set filtered: false",
+            )
         family = fabric.family
-        prefix = next(
+        servers = (
             prefix.prefix
             for prefix in fabric.prefixes_of[self.of]
             if prefix.family is family and not prefix.prefix.endswith(f"/{family.bits}")
         )
+        prefix = next(servers, None)
+        if prefix is None:
+            raise InputError(f"{self.of} has no servers", hint="name another switch in `of`")
         return BadPrefix(self.switch, prefix, self.filtered)

@@ -189,10 +189,7 @@ def queues_of(
     kinds, kind = _kinds(settings, network)
     columns = (np.rint(network.capacity_bps).astype(np.int64), network.mtu)
     sends, rate = np.unique(np.stack(columns), axis=1, return_inverse=True)
-    bursts = [
-        burst_bytes(max(8, round(bps / spec.dilation)), mtu)
-        for bps, mtu in sends.T.tolist()
-    ]
+    bursts = [burst_bytes(max(8, round(bps / spec.dilation)), mtu) for bps, mtu in sends.T.tolist()]
     return Queues(
         queues.buffer,
         queues.ecn.kmin,
