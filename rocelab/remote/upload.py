@@ -40,7 +40,18 @@ CATALOGS = {"lab": LABS, "drill": DRILLS, "job_file": JOBS, "flows": FLOWS}
 NAMED_IN = {"lab": LABS, "job": JOBS, "jobs": JOBS}
 """Keys of YAML files that name other files as the command line does."""
 OUTPUTS = frozenset(
-    {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "markdown", "chakra"}
+    {
+        "folder",
+        "file",
+        "out",
+        "pcap",
+        "picture",
+        "prometheus",
+        "evidence",
+        "junit",
+        "markdown",
+        "chakra",
+    }
 )
 """Parameters that name files or folders to write."""
 CONTINUED = frozenset({"resume"})
@@ -52,7 +63,9 @@ RESULTS = "results"
 RESULT = "result.json"
 """The file that is read if a folder of results is named."""
 YAML = (".yaml", ".yml")
-REFERENCES = (*YAML, ".csv", ".json", ".et")
+REFERENCES = (*YAML, ".csv", ".dot", ".gv", ".json", ".ini", ".et")
+FOLDERS_NAMED = {"templates"}
+"""Keys of a lab's file that name a folder, all of which is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,11 @@ def _present(path: Path) -> Iterator[str]:
 def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """A file, and the files that it names if it is YAML: a drill's lab, a phase's job. For a folder
     of results, its result.json."""
+    if path.is_dir() and not (path / RESULT).exists():
+        documents = sorted((*path.glob("*.json"), *path.glob("*/*.json")))
+        if documents:
+            yield from documents
+            return
     if path.is_dir():
         path = path / RESULT
     if not path.is_file():
@@ -156,6 +174,7 @@ def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterato
     if path.suffix not in YAML:
         return
     for key, text in _texts(path):
+        yield from _files_of(path.parent, key, text)
         file = own_file(text, NAMED_IN[key], tree_of(path)) if key in NAMED_IN else None
         if file is None and not text.endswith(REFERENCES):
             continue
@@ -168,6 +187,14 @@ def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterato
                 hint=f"write {os.path.relpath(named, path.parent)}",
             )
         yield from _with_references(named, seen | {path, named})
+
+
+def _files_of(folder: Path, key: object, text: str) -> Iterator[Path]:
+    """The files of a lab's key that names many: configs/{node}.conf, or a folder of templates."""
+    if "{node}" in text and not Path(text).is_absolute():
+        yield from sorted(file for file in folder.glob(text.replace("{node}", "*")))
+    elif key in FOLDERS_NAMED and (folder / text).is_dir():
+        yield from sorted(file for file in (folder / text).rglob("*") if file.is_file())
 
 
 def _texts(path: Path) -> Iterator[tuple[object, str]]:

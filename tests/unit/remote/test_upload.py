@@ -91,6 +91,24 @@ def test_a_drill_takes_the_lab_that_it_names_along(here: Path) -> None:
     assert mirrored(here / "labs/mine.yaml") in upload.sent
 
 
+def test_a_lab_takes_all_files_that_it_names_along(here: Path) -> None:
+    texts = {
+        "lab.yaml": "name: x\nfabric: {kind: graph, cables: cables.dot}\n"
+        "routing: {config: 'conf/{node}.conf', templates: mine}\nqueues: {profile: pg.ini}\n",
+        "cables.dot": "graph {}",
+        "conf/leaf1.conf": "!",
+        "mine/frr/bgpd.conf.j2": "",
+        "pg.ini": "",
+        "other.conf": "",
+    }
+    for name, text in texts.items():
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text(text)
+    upload = make_upload(["up", "./lab.yaml"], {"lab": "./lab.yaml"}, here)
+    sent = {os.path.normpath(path.relative_to(here)) for path in upload.sent.values()}
+    assert sent == texts.keys() - {"other.conf"}
+
+
 def test_a_file_that_names_another_absolutely_is_refused(here: Path) -> None:
     lab = here / "mine.yaml"
     lab.write_text("name: mine\n")
