@@ -14,15 +14,18 @@ from rocelab.drills.run import run_drill
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.prediction import setting_of
 from rocelab.lab.status import read_status
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
 from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.scheme_spec import SchemeSpec
 from rocelab.observe.timeline import opened_namespaces
 from rocelab.prediction.loads import by_link
 from rocelab.prediction.matrix import rows_of_jobs
-from rocelab.prediction.predictor import Setting, predict_loads
+from rocelab.prediction.predictor import predict_loads
 from rocelab.results.job import JobReport
+from rocelab.routes.models import Model
 from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.runs.jobs import run_jobs
@@ -34,6 +37,7 @@ from tests.helpers.measured import measured
 from tests.helpers.running import running
 
 FLOWS, PORT = 200, 50_000
+ECMP, E_ECMP = EcmpScheme(kind="ecmp"), EEcmpScheme(kind="e-ecmp")
 DRILL = """name: flap
 lab: {lab}
 traffic: {{flows: 8, rate_pps: 500, payload: 256B, warmup: 500ms, duration: 3s, seed: 3}}
@@ -86,7 +90,7 @@ def test_e_ecmp_gives_queue_pairs_of_one_five_tuple_the_predicted_paths(lab: Run
     fabric, fib_of = lab.fabric, lab.read_fibs()
     source, destination = fabric.nics("srv1-1")[0], fabric.nics("srv3-2")[0]
     netns_of = partial(netns, lab)
-    lab.steering.set_scheme(EEcmpScheme(kind="e-ecmp"))
+    lab.steering.set_scheme(E_ECMP)
     try:
         model, seen = lab.steering.model(), set()
         for qp in range(1000, 1024):
@@ -97,12 +101,18 @@ def test_e_ecmp_gives_queue_pairs_of_one_five_tuple_the_predicted_paths(lab: Run
             seen.add(path.nodes)
         assert len(seen) == 2
     finally:
-        lab.steering.set_scheme(EcmpScheme())
+        lab.steering.set_scheme(ECMP)
 
 
-def test_a_job_loses_nothing_and_loads_links_as_predicted(lab: RunningLab) -> None:
+@pytest.mark.parametrize("scheme", [ECMP, E_ECMP], ids=["ecmp", "e-ecmp"])
+def test_a_job_loses_nothing_and_loads_links_as_predicted(
+    lab: RunningLab, scheme: SchemeSpec
+) -> None:
+    """The program's hash decides among parallel links too, which paths of nodes do not show."""
+    lab.steering.set_scheme(scheme)
+    transport = {"qps": 8, "message": "32KB"}
     job = JobSpec.model_validate(
-        {"pattern": "allreduce", "ranks": 6, "size": "1MB", "iterations": 1}
+        {"pattern": "allreduce", "ranks": 6, "size": "1MB", "transport": transport}
     )
 
     def counted() -> tuple[tuple[JobReport, ...], LinkPackets]:
@@ -116,12 +126,13 @@ def test_a_job_loses_nothing_and_loads_links_as_predicted(lab: RunningLab) -> No
     assert (report.errors, report.transport.retransmitted) == ((), 0)
     assert report.lossless is not None
     assert report.lossless.dropped == 0
-    loads = predict_loads(
-        lab.fabric, rows_of_jobs(plan_jobs(lab.fabric, [job])), Setting(lab.read_fibs())
-    )
+    fabric, setting = setting_of(lab, None, None, Model.KERNEL)
+    loads = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, [job])), setting)
     assert loads.packets is not None
-    expected = by_link(lab.fabric, loads.packets)
+    expected = by_link(fabric, loads.packets)
     assert {link: packets[link] for link in expected} == expected
+    used = [link for link, count in expected.items() if count and link.is_between_switches]
+    assert len(used) > 4
 
 
 def test_routes_leave_dark_links_and_take_them_again(tmp_path: Path) -> None:
