@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from rocelab.base.doors import Door
+from rocelab.base.family import Family
 from rocelab.base.files import replace_file
 from rocelab.labfile.stacks import STACK_GROUP
 from rocelab.planning.fabric import Fabric, Node
@@ -40,11 +41,15 @@ class BgpPeer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a daemon as evidence: the file of the answer, what it is, the command."""
+    """What is asked of a daemon as evidence: the file of the answer, what it is, the command.
+
+    `family`: IPV6 for what only labs with it are asked.
+    """
 
     file: str
     what: str
     command: str
+    family: Family = Family.IPV4
 
 
 class Installation(Protocol):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from rocelab.base.family import Family
 from rocelab.base.files import untrusted_tail
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
@@ -38,6 +39,13 @@ COMMANDS = (
     ("sockets.txt", "TCP connections, BGP's among them", ("ss", "-t", "-i", "-n", "-a")),
 )
 
+IPV6_COMMANDS = tuple(
+    (f"{file.removesuffix('.json')}-ipv6.json", f"{what}, IPv6's", (argv[0], "-6", *argv[1:]))
+    for file, what, argv in COMMANDS
+    if file in ("fib.json", "rules.json")
+)
+"""What labs with IPv6 are asked besides."""
+
 _LIST_TRAFFIC_CONTROL = ("tc", "-s", "-force", "-batch", "-")
 PROC = ("snmp", "snmp6", "netstat", "softnet_stat", "dev")
 
@@ -49,8 +57,9 @@ def collect_node(
     node = lab.node(name)
     if lab.fabric.node(name).is_switch:
         # In a lab that others deployed logs and files are anywhere.
-        _daemons(node, lab.daemons_of(name), shelf, started_here=not lab.fabric.is_adopted)
-    for file, what, command in COMMANDS:
+        _daemons(node, lab, shelf, started_here=not lab.fabric.is_adopted)
+    has_ipv6 = Family.IPV6 in lab.fabric.spec.addresses.families
+    for file, what, command in (*COMMANDS, *(IPV6_COMMANDS if has_ipv6 else ())):
         shelf.keep(file, what, lambda argv=command: _ran(node, argv))  # type: ignore[misc]
     _traffic_control(node, _interfaces(lab, name), shelf)
     for proc_name in PROC:
@@ -77,9 +86,10 @@ def _ran(node: NamespaceNode, argv: Sequence[str]) -> str:
 
 
 def _daemons(
-    node: NamespaceNode, names: Sequence[str], shelf: EvidenceFolder, *, started_here: bool
+    node: NamespaceNode, lab: RunningLab, shelf: EvidenceFolder, *, started_here: bool
 ) -> None:
-    alive = node.daemons()
+    alive, names = node.daemons(), lab.daemons_of(node.name)
+    families = {Family.IPV4, *lab.fabric.spec.addresses.families}
     states = {name: _state(alive.get(name)) for name in names}
     shelf.keep("daemons.json", "daemons and their state", lambda: json.dumps(states, indent=1))
     if started_here:
@@ -89,6 +99,8 @@ def _daemons(
             _started_with(node, name, shelf)
         answers = True
         for question in node.stack.questions.get(name, ()):
+            if question.family not in families:
+                continue
             file, what = question.file, question.what
             if not answers:
                 shelf.miss(file, what, f"{name} did not answer an earlier question")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from rocelab.base.family import Family
 from rocelab.base.files import untrusted_lines
 from rocelab.labfile.frr_file import START_ORDER
 from rocelab.planning.fabric import Fabric, Node
@@ -44,6 +45,9 @@ class Frr:
             Question("running-config.zebra", "configuration that zebra runs", RUNNING),
             Question("routes.json", "zebra's routes", "show ip route json"),
             Question(
+                "routes-ipv6.json", "zebra's IPv6 routes", "show ipv6 route json", Family.IPV6
+            ),
+            Question(
                 "interfaces.txt", "interfaces and their router advertisements", "show interface"
             ),
         ),
@@ -52,6 +56,18 @@ class Frr:
             Question("bgp-summary.json", "BGP sessions", "show bgp ipv4 unicast summary json"),
             Question("bgp-neighbors.json", "BGP sessions in full", "show bgp neighbors json"),
             Question("bgp-table.json", "BGP paths", "show bgp ipv4 unicast json"),
+            Question(
+                "bgp-summary-ipv6.json",
+                "BGP sessions of IPv6",
+                "show bgp ipv6 unicast summary json",
+                Family.IPV6,
+            ),
+            Question(
+                "bgp-table-ipv6.json",
+                "BGP paths of IPv6",
+                "show bgp ipv6 unicast json",
+                Family.IPV6,
+            ),
         ),
         "ospfd": (
             Question("running-config.ospfd", "configuration that ospfd runs", RUNNING),
