@@ -7,7 +7,7 @@ kit that it may extend. It reaches no file, no module and no attribute that begi
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rocelab.base.data import shipped
@@ -15,8 +15,6 @@ from rocelab.base.errors import Problem, SpecError
 from rocelab.base.wording import printable
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-    from jinja2.runtime import Context
     from jinja2.sandbox import SandboxedEnvironment
 
 MOST_CHARACTERS = 4 << 20
@@ -31,24 +29,20 @@ class TemplateFolder:
         self._folder = folder
         self._environment = _environment(texts, kits_folder)
 
-    def render(self, name: str, variables: Mapping[str, object], block: str | None = None) -> str:
-        """The text of a template, or of one of its blocks. Raises SpecError with the template's
-        line."""
+    def render(self, name: str, variables: Mapping[str, object]) -> str:
+        """The text of a template. Raises SpecError with the template's line."""
         # Imported here: most commands print no template.
         from jinja2 import TemplateError
         from jinja2.exceptions import SecurityError
 
         try:
-            template = self._environment.get_template(name)
-            context = template.new_context(dict(variables))
-            text = _limited(template, context, block)
+            return _limited(self._environment.get_template(name).generate(dict(variables)))
         except SecurityError as error:
             raise self._problem(name, error, f"{error}: it is outside of the sandbox") from None
         except TemplateError as error:
             raise self._problem(name, error, error.message or str(error)) from None
         except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
             raise self._problem(name, error, f"{type(error).__name__}: {error}") from None
-        return text
 
     def _problem(self, name: str, error: Exception, message: str) -> SpecError:
         file, line = name, None
@@ -56,28 +50,22 @@ class TemplateFolder:
             file, line = getattr(error, "name", None) or name, number
         else:
             for frame in traceback.extract_tb(error.__traceback__):
-                if frame.filename.startswith(_MARK) and frame.lineno is not None:
-                    file = frame.filename.removeprefix(_MARK)
-                    line = self._environment.get_template(file).get_corresponding_lineno(
-                        frame.lineno
-                    )
+                if frame.filename.startswith(_MARK):
+                    file, line = frame.filename.removeprefix(_MARK), frame.lineno
         return SpecError([Problem(f"{self._folder}/{file}", line, "", printable(message), None)])
 
 
 _MARK = "template "
 
 
-def _limited(template: Template, context: Context, block: str | None) -> str:
+def _limited(parts: Iterable[str]) -> str:
     pieces, size = [], 0
-    for piece in template.root_render_func(context):
+    for piece in parts:
         pieces.append(piece)
         size += len(piece)
         if size > MOST_CHARACTERS:
             raise ValueError(f"it makes more than {MOST_CHARACTERS:,} characters")
-    if block is None:
-        return "".join(pieces)
-    # Rendering has put the blocks of all templates that this one extends into the context.
-    return "".join(context.blocks[block][0](context))
+    return "".join(pieces)
 
 
 def _environment(texts: Mapping[str, str], kits_folder: str) -> SandboxedEnvironment:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import AddressValueError, IPv4Address, IPv4Interface, NetmaskValueError
+from ipaddress import IPv4Address, ip_interface
 
 MOST_LINE = 4096
 LOOPBACK = "lo"
@@ -96,6 +96,8 @@ class FrrFile:
     """The first that is written, BGP's before another protocol's."""
     addresses: Mapping[str, str]
     """Of each interface that has one, its first IPv4 address with its length."""
+    addresses6: Mapping[str, str]
+    """The same of IPv6, without link-local ones."""
     ospf: tuple[str, ...]
     """The lines that begin an instance of OSPF."""
     lsp_interval_s: int | None
@@ -116,6 +118,7 @@ class _Reader:
     asn: int | None = None
     router_ids: dict[str, str] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
+    addresses6: dict[str, str] = field(default_factory=dict)
     ospf: list[str] = field(default_factory=list)
     lsp_interval_s: int | None = None
     vrf: str | None = None
@@ -138,6 +141,7 @@ def read_frr_file(text: str) -> FrrFile:
         asn=reader.asn,
         router_id=ids.get("bgp") or next(iter(ids.values()), None),
         addresses=reader.addresses,
+        addresses6=reader.addresses6,
         ospf=tuple(dict.fromkeys(reader.ospf)),
         lsp_interval_s=reader.lsp_interval_s,
         vrf=reader.vrf,
@@ -192,22 +196,26 @@ def _note(reader: _Reader, number: int, line: str) -> None:
             reader.asn = _asn(asn)
         case [_, "router-id", router_id] if _is_address(router_id):
             reader.router_ids.setdefault(block.split()[1] if "router" in block else "", router_id)
-        case ["ip", "address", address, *_] if block.startswith("interface "):
-            _take_address(reader, number, block.split()[1], address)
+        case ["ip" | "ipv6" as family, "address", address, *_] if block.startswith("interface "):
+            addresses = reader.addresses if family == "ip" else reader.addresses6
+            _take_address(reader, addresses, number, block.split()[1], address)
         case _:
             pass
 
 
-def _take_address(reader: _Reader, number: int, interface: str, address: str) -> None:
+def _take_address(
+    reader: _Reader, addresses: dict[str, str], number: int, interface: str, address: str
+) -> None:
+    version = 4 if addresses is reader.addresses else 6
     try:
-        text = IPv4Interface(address).with_prefixlen
-    except (AddressValueError, NetmaskValueError, ValueError):
-        reader.problems.append(
-            FrrFileProblem(number, f"expected an IPv4 address with its length, got {address}")
-        )
-        return
-    if interface != LOOPBACK or not IPv4Interface(text).ip.is_loopback:
-        reader.addresses.setdefault(interface, text)
+        value = ip_interface(address)
+    except ValueError:
+        value = None
+    if value is None or value.version != version or "/" not in address:
+        expected = f"expected an IPv{version} address with its length, got {address}"
+        reader.problems.append(FrrFileProblem(number, expected))
+    elif not value.ip.is_link_local and not value.ip.is_loopback:
+        addresses.setdefault(interface, value.with_prefixlen)
 
 
 def _asn(text: str) -> int | None:

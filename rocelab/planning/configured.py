@@ -6,16 +6,20 @@ A server's address is the next one in the subnet of its switch's port. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface
 
 from rocelab.base.errors import InputError
+from rocelab.base.family import Family
 from rocelab.labfile.frr_file import LOOPBACK, FrrFile, read_frr_file
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.observed import ObservedSpec
 from rocelab.planning.fabric import Fabric, Link, Node, Observed, Port, Prefix, RouteBasis
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
 
 
 @cache
@@ -35,23 +39,28 @@ def configured(fabric: Fabric) -> Fabric:
     files = files_of(fabric.spec)
     if not files:
         return fabric
-    taken: dict[IPv4Network, set[IPv4Address]] = {}
-    for file in files.values():
-        for text in file.addresses.values():
-            address = IPv4Interface(text)
+    addresses = {
+        name: file.addresses if fabric.family is Family.IPV4 else file.addresses6
+        for name, file in files.items()
+    }
+    taken: dict[Network, set[Address]] = {}
+    for of_node in addresses.values():
+        for text in of_node.values():
+            address = ip_interface(text)
             taken.setdefault(address.network, set()).add(address.ip)
-    links = tuple(_link(link, files, taken) for link in fabric.links)
-    nodes = tuple(_node(node, files.get(node.name)) for node in fabric.nodes)
+    links = tuple(_link(link, addresses, taken) for link in fabric.links)
+    nodes = tuple(
+        _node(node, files[node.name], addresses[node.name]) if node.name in files else node
+        for node in fabric.nodes
+    )
     trunks = (link for link in links if link.is_between_switches)
     numbered = all(link.a.address and link.b.address for link in trunks)
     made = replace(fabric, nodes=nodes, links=links, numbered=numbered)
     return replace(made, prefixes=tuple(_prefixes(made, fabric)))
 
 
-def _node(node: Node, file: FrrFile | None) -> Node:
-    if file is None:
-        return node
-    loopback = file.addresses.get(LOOPBACK)
+def _node(node: Node, file: FrrFile, addresses: Mapping[str, str]) -> Node:
+    loopback = addresses.get(LOOPBACK)
     return replace(
         node,
         asn=file.asn,
@@ -61,23 +70,23 @@ def _node(node: Node, file: FrrFile | None) -> Node:
 
 
 def _link(
-    link: Link, files: Mapping[str, FrrFile], taken: dict[IPv4Network, set[IPv4Address]]
+    link: Link, addresses: Mapping[str, Mapping[str, str]], taken: dict[Network, set[Address]]
 ) -> Link:
-    a, b = (_port(end, files.get(end.node)) for end in (link.a, link.b))
+    a, b = (_port(end, addresses.get(end.node, {})) for end in (link.a, link.b))
     if link.is_between_switches or b == link.b or b.address is None:
         return replace(link, a=a, b=b)
     return replace(link, a=replace(a, address=_next_address(b, taken)), b=b)
 
 
-def _port(port: Port, file: FrrFile | None) -> Port:
-    address = None if file is None else file.addresses.get(port.interface)
+def _port(port: Port, addresses: Mapping[str, str]) -> Port:
+    address = addresses.get(port.interface)
     return port if address is None else replace(port, address=address)
 
 
-def _next_address(port: Port, taken: dict[IPv4Network, set[IPv4Address]]) -> str:
+def _next_address(port: Port, taken: dict[Network, set[Address]]) -> str:
     """The first free address of a port's subnet."""
-    network = IPv4Interface(port.address or "").network
-    hosts = network if network.prefixlen >= 31 else network.hosts()
+    network = ip_interface(port.address or "").network
+    hosts: Iterable[Address] = network.hosts()  # both of a /31 and of a /127
     free = next((ip for ip in hosts if ip not in taken[network]), None)
     if free is None:
         raise InputError(
@@ -96,9 +105,9 @@ def _prefixes(fabric: Fabric, planned: Fabric) -> Iterator[Prefix]:
         if node.name not in files:
             yield from (one for one in planned.prefixes if one.origins[0] == node.name)
             continue
-        yield Prefix(f"{node.loopback}/32", (node.name,))
+        yield Prefix(f"{node.loopback}/{fabric.family.bits}", (node.name,))
         subnets = dict.fromkeys(
-            str(IPv4Interface(link.b.address).network)
+            str(ip_interface(link.b.address).network)
             for link in fabric.downlinks(node.name)
             if not link.is_between_switches and link.b.address is not None
         )

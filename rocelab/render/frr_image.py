@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocelab.base.templates import template
 from rocelab.planning.fabric import Fabric, Node
-from rocelab.routing.frr.configuration import configuration_bodies, daemons
+from rocelab.routing.frr.own import bodies_of, daemons_of
 
 DEFAULT_IMAGE = "frrouting/frr:v8.4.1"
 """The same minor release as Debian 12's package, on which the kit's own tests run."""
@@ -36,11 +36,16 @@ def fitted(fabric: Fabric) -> Fabric:
 
 def frr_files(fabric: Fabric, node: Node) -> Mapping[str, str]:
     """The files of /etc/frr of a switch, by name. Raises ValueError for a server."""
-    bodies = configuration_bodies(fabric, node)
+    bodies, defaults = bodies_of(fabric, node)
     contexts: dict[str, dict[str, object]] = {
-        "daemons": {"daemons": daemons(fabric)},
+        "daemons": {"daemons": daemons_of(fabric, node)},
         "vtysh.conf": {},
-        "frr.conf": {"name": node.name, "log_file": LOG_FILE, "bodies": bodies.values()},
+        "frr.conf": {
+            "name": node.name,
+            "log_file": LOG_FILE,
+            "bodies": bodies,
+            "defaults": defaults,
+        },
     }
     return {
         name: template(f"containerlab/{name}.j2").render(context)

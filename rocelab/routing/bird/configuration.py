@@ -70,6 +70,9 @@ def check(fabric: Fabric) -> None:
             "choose a fabric whose NICs have one",
         ),
         (routing.graceful_restart, "routing.graceful_restart", "remove it"),
+        (routing.policy, "routing.policy", "remove it"),
+        (not routing.is_rendered, "a configuration of its own", "remove it"),
+        (routing.daemons, "routing.daemons", "remove it"),
         (
             fabric.spec.hashing.weights is HashWeights.PATHS,
             "hashing.weights: paths",

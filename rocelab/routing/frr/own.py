@@ -24,6 +24,7 @@ from rocelab.planning.configured import files_of
 from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.frr.configuration import (
     base_configuration,
+    configuration_bodies,
     daemons,
     frr_configuration,
     policy_of,
@@ -102,6 +103,27 @@ def _from_templates(
         if name is not None:
             here = known | {"daemon": daemon, "defaults": DATACENTER, "log_folder": log_folder}
             yield daemon, with_log(folder.render(name, here), daemon, node, log_folder)
+
+
+def bodies_of(fabric: Fabric, node: Node) -> tuple[Sequence[str], str]:
+    """The configuration of a switch without names and logs, addresses included, for one file that
+    all daemons read: a text of each daemon or of all, and the profile of `frr defaults`. Raises as
+    `configuration_of`."""
+    file, templates = files_of(fabric.spec).get(node.name), fabric.spec.routing.templates
+    if file is not None:
+        return ["".join((_body(file), *_added(file)))], file.defaults
+    bodies = dict(configuration_bodies(fabric, node))
+    if templates is not None:
+        names = daemons_of(fabric, node)
+        made = _from_templates(templates, fabric, node, names, Path(), interfaces=True)
+        bodies |= {daemon: _body(read_frr_file(text)) for daemon, text in made}
+    return list(bodies.values()), DATACENTER
+
+
+def _body(file: FrrFile) -> str:
+    lines = file.text.splitlines()
+    left_out = ("frr ", "line vty")
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith(left_out))
 
 
 def template_variables(fabric: Fabric, node: Node) -> Mapping[str, object]:

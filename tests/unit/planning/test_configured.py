@@ -116,3 +116,26 @@ def test_a_simulation_takes_the_observed_next_hops_while_all_links_are_up() -> N
     up[:] = True
     up[[n for n in range(network.links) if network.link_name(n) == "rtsw2:ctsw1"]] = False
     assert members(up) == ["rtsw1:ctsw1", "rtsw1:ctsw2"]
+
+
+def test_an_ipv6_lab_has_the_files_ipv6_addresses() -> None:
+    text = (
+        "interface lo\n ipv6 address 2001:db8::11/128\nexit\n"
+        "interface srv1-1\n ipv6 address fe80::1/64\n ipv6 address 2001:db8:2::/127\nexit\n"
+    )
+    fabric = build_fabric(
+        LabSpec.model_validate(
+            {
+                "name": "mine",
+                "fabric": {"racks": 2, "spines": 1},
+                "addresses": {"family": "ipv6"},
+                "routing": {"config": {"files": {"rtsw1": "a.conf"}, "texts": {"rtsw1": text}}},
+            }
+        )
+    )
+
+    assert fabric.node("rtsw1").loopback == "2001:db8::11"
+    assert [nic.ip for nic in fabric.nics("srv1-1")] == ["2001:db8:2::1"]
+    assert [prefix.prefix for prefix in fabric.prefixes_of["rtsw1"]] == [
+        *("2001:db8::11/128", "2001:db8:2::/127")
+    ]

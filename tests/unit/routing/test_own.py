@@ -12,8 +12,10 @@ from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
 from rocelab.render.difference import configuration_difference
+from rocelab.render.frr_image import frr_files
 from rocelab.routing.frr import own
 from rocelab.routing.frr.installation import find_installation
+from rocelab.routing.stack import stack_for
 from tests.helpers.labs import planned
 
 LOGS = Path("/logs")
@@ -192,3 +194,33 @@ def test_the_difference_of_a_whole_file_is_from_all_that_the_kit_renders() -> No
     assert "--- kit/rtsw1/frr.conf" in lines
     assert "+router ospf" in lines
     assert "-router bgp 65000" not in lines
+
+
+def test_files_of_an_image_have_the_switch_s_own_file() -> None:
+    fabric = planned("ospf-ibgp")
+    files = frr_files(fabric, fabric.node("rtsw1"))
+
+    assert "\nospfd=yes\n" in files["daemons"]
+    assert "router ospf\n ospf router-id 10.0.0.11\n" in files["frr.conf"]
+    assert files["frr.conf"].count("frr defaults") == 1
+    assert "neighbor CTSWS" not in files["frr.conf"]
+
+
+def test_files_of_an_image_have_what_templates_make() -> None:
+    fabric = with_templates(
+        bgpd='{% extends "frr/bgpd.conf.j2" %}{% block bgp %} changed\n{% endblock %}',
+        staticd="ip route 203.0.113.0/24 blackhole\n",
+    )
+    files = frr_files(fabric, fabric.node("rtsw1"))
+
+    assert "\nstaticd=yes\n" in files["daemons"]
+    assert "\n changed\n" in files["frr.conf"]
+    assert "ip route 203.0.113.0/24 blackhole" in files["frr.conf"]
+    assert files["frr.conf"].count("log file") == 1
+
+
+def test_bird_takes_none_of_it() -> None:
+    fabric = fabric_with(stack="bird", policy={"rtsw1": {"gtsm": True}})
+
+    with pytest.raises(InputError, match=r"has routing.policy, which rocelab does not run"):
+        stack_for(fabric).check(fabric)
