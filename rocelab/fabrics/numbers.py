@@ -15,6 +15,7 @@ from rocelab.fabrics.addressing import (
     AddressSpace,
     address_text,
     default_space,
+    dotted,
     number_of,
     prefix_text,
 )
@@ -163,6 +164,8 @@ def given_addresses(layout: Layout, family: Family) -> Iterator[int]:
 
 
 def _given(wiring: CableSettings, family: Family) -> Ends | None:
+    if not wiring.addresses:
+        return None
     return next((ends for ends in wiring.addresses if Family.of(ends[0]) is family), None)
 
 
@@ -172,6 +175,7 @@ def _of_family(addresses: Iterable[str], family: Family) -> str | None:
 
 def _point_to_point(start: int, family: Family) -> Ends:
     """The two addresses of a /31 (RFC 3021) or a /127 (RFC 6164), the lower end's first."""
-    length = family.bits - 1
+    if family is Family.IPV4:
+        return f"{dotted(start)}/31", f"{dotted(start + 1)}/31"
     first, second = (address_text(start + step, family) for step in (0, 1))
-    return f"{first}/{length}", f"{second}/{length}"
+    return f"{first}/127", f"{second}/127"

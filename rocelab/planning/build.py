@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
+from typing import NamedTuple
 
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
@@ -45,12 +45,14 @@ def build_fabric(spec: LabSpec) -> Fabric:
 def _planned(spec: LabSpec) -> Fabric:
     layout = spec.layout()
     numbering = spec.routing.numbering
-    if numbering is Numbering.AUTO:
-        try:
-            return _build(spec, layout, numbered=True)
-        except AddressSpaceFullError:
-            return _build(spec, layout, numbered=False)
-    return _build(spec, layout, numbered=numbering is Numbering.NUMBERED)
+    if numbering is not Numbering.AUTO:
+        return _build(spec, layout, numbered=numbering is Numbering.NUMBERED)
+    try:
+        return _build(spec, layout, numbered=spec.is_numbered)
+    except AddressSpaceFullError:
+        if not spec.is_numbered:
+            raise
+        return _build(spec, layout, numbered=False)
 
 
 def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
@@ -96,8 +98,7 @@ def _router_ids(spec: LabSpec, layout: Layout, numbers: Numbers) -> dict[str, st
     return identifiers
 
 
-@dataclass(frozen=True, slots=True)
-class _Cabling:
+class _Cabling(NamedTuple):
     """A link before its ports have names: the lower node, the upper node and its wiring."""
 
     lower: str
@@ -111,10 +112,11 @@ class _Cabling:
     @property
     def labels(self) -> tuple[str, str]:
         """The names of its ports: its own, or those of the neighbours."""
-        lower, upper = self.wiring.ports
+        _, upper_node, parallel, wiring, *_ = self
+        lower, upper = wiring.ports
         return (
-            lower or interface_name(self.upper, self.parallel),
-            upper or interface_name(self.lower, self.parallel),
+            lower or interface_name(upper_node, parallel),
+            upper or interface_name(self.lower, parallel),
         )
 
 
@@ -158,25 +160,11 @@ def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[L
     links = []
     for number, cabling in enumerate(cablings):
         mac_tail = ":00:" + number.to_bytes(4, "big").hex(":")
-        made = []
-        for end, (node, label) in enumerate(
-            zip((cabling.lower, cabling.upper), cabling.labels, strict=True)
-        ):
-            ports[node] += 1
-            interface = interfaces[node].get(label, label)
-            primary, *other = (pair[end] if pair is not None else None for pair in cabling.ends)
-            made.append(
-                Port(
-                    node,
-                    role_of[node],
-                    interface,
-                    2 * ports[node] + end,
-                    primary,
-                    ("02", "06")[end] + mac_tail,
-                    other[0] if other else None,
-                    None if label == interface else label,
-                )
-            )
+        to_upper, to_lower = cabling.labels
+        made = [
+            _port(cabling.lower, 0, to_upper, "02" + mac_tail, cabling, ports, interfaces, role_of),
+            _port(cabling.upper, 1, to_lower, "06" + mac_tail, cabling, ports, interfaces, role_of),
+        ]
         wiring = cabling.wiring
         links.append(
             Link(
@@ -191,6 +179,32 @@ def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[L
     return tuple(links)
 
 
+def _port(
+    node: str,
+    end: int,
+    label: str,
+    mac: str,
+    cabling: _Cabling,
+    ports: dict[str, int],
+    interfaces: Mapping[str, Mapping[str, str]],
+    role_of: Mapping[str, Role],
+) -> Port:
+    """The port at the lower (0) or upper (1) end. `ports` counts those of each node so far."""
+    ports[node] += 1
+    interface = interfaces[node].get(label, label) if node in interfaces else label
+    pair, *others = cabling.ends
+    return Port(
+        node,
+        role_of[node],
+        interface,
+        2 * ports[node] + end,
+        None if pair is None else pair[end],
+        mac,
+        others[0][end] if others and others[0] is not None else None,
+        None if label == interface else label,
+    )
+
+
 def _interfaces(layout: Layout, cablings: Sequence[_Cabling]) -> dict[str, dict[str, str]]:
     """Of each node, Linux's names for the ports that have names of their own."""
     labels: dict[str, list[str]] = {site.name: [] for site in layout.sites}
@@ -198,9 +212,7 @@ def _interfaces(layout: Layout, cablings: Sequence[_Cabling]) -> dict[str, dict[
         if cabling.wiring.ports != USUAL.ports:
             for node, label in zip((cabling.lower, cabling.upper), cabling.labels, strict=True):
                 labels[node].append(label)
-    return {node: interfaces_of(names) for node, names in labels.items() if names} | {
-        node: {} for node, names in labels.items() if not names
-    }
+    return {node: interfaces_of(names) for node, names in labels.items() if names}
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:
