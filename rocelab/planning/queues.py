@@ -219,7 +219,7 @@ def quanta_of(weights: Sequence[int], sharing: Sequence[int], least_bytes: int) 
 
 def place_of(link: Link, port: Port) -> PlaceOfPort:
     """What decides on a port's settings."""
-    return PlaceOfPort(port.role.name, link.rate_bps, link.delay_ns, port.interface, link.queues)
+    return PlaceOfPort(port.role.name, link.rate_bps, link.delay_ns, port.name, link.queues)
 
 
 def _ports(

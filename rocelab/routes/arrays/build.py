@@ -114,6 +114,7 @@ def _adopted_network(fabric: Fabric) -> Network:
             [home_of[tuple(link.b.node for link in nic.links)] for nic in nics], np.int32
         ),
         home_leaves=_padded([[number[name] for name in switches] for switches in homes]),
+        link_queues=tuple(link.queues for link in fabric.links),
         details=_details(fabric) if is_own or not fabric.is_regular else None,
     )
 

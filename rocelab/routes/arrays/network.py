@@ -84,6 +84,8 @@ class Network:
     """n."""
     home_leaves: Ints
     """Homes x p nodes, padded with NONE."""
+    link_queues: tuple[str | None, ...] = ()
+    """The queue settings that each link names, L; empty if none does."""
     details: NetworkDetails | None = None
     """None for a fabric that is as its kind has it."""
 

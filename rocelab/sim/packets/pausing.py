@@ -173,16 +173,15 @@ def pausing_of(
 
 def places_of(network: Network) -> Iterator[PlaceOfPort]:
     """What decides on the settings of the port that sends, of each send, 2L."""
-    roles, names = network.roles, map(network.send_name, range(network.sends))
-    for sender, bps, delay_ns, name in zip(
-        network.sender.tolist(),
-        np.rint(network.capacity_bps).astype(int).tolist(),
-        network.delay_ns.tolist(),
-        names,
-        strict=True,
+    roles, named = network.roles, network.link_queues
+    columns = (network.sender, np.rint(network.capacity_bps).astype(int), network.delay_ns)
+    for send, (sender, bps, delay_ns) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
     ):
         cable_ns = None if delay_ns == NONE else delay_ns
-        yield PlaceOfPort(roles[sender].name, bps, cable_ns, name.partition(":")[2])
+        port = network.send_name(send).partition(":")[2]
+        link = named[send // 2] if named else None
+        yield PlaceOfPort(roles[sender].name, bps, cable_ns, port, link)
 
 
 def _entered(settings: PortSettings, network: Network) -> list[PlaceOfPort]:

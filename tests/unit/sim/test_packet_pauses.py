@@ -44,7 +44,7 @@ from rocelab.sim.packets.pausing import (
     pausing_of,
 )
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import Gathering, Queues
+from rocelab.sim.packets.sending import Gathering, Queues, queues_of
 from rocelab.sim.simulate import Simulation, simulate
 from tests.unit.sim.packet_runs import (
     ACK_PS,
@@ -386,6 +386,33 @@ def test_thresholds_and_times_are_those_of_the_lab_s_plan(
     if changes:
         first_ps = pausing.delay_ps[0] + 500_000
         assert first_ps == pytest.approx(2 * 700_000 + response_ps(network.rate_bps[0]), abs=1)
+
+
+def test_links_have_the_queues_that_they_name() -> None:
+    spec = LabSpec.model_validate(
+        {
+            "name": "t",
+            "fabric": {"racks": 2, "spines": 2, "servers_per_rack": 1},
+            "queues": {
+                "pfc": {},
+                "links": {"far": {"buffer": "3MB", "pfc": {"xoff": "60KB", "xon_offset": "1KB"}}},
+            },
+            "overrides": {"links": {"rtsw1:ctsw1": {"queues": "far"}}},
+        }
+    )
+    network = Simulation(spec, [job("incast", 2)], Options(engine=Engine.PACKETS)).network
+    queues = queues_of(spec, network, PortModel.STORE_AND_FORWARD, 0, 1)
+    assert queues.pausing is not None
+    xoff, kind = queues.pausing.xoff, queues.kind
+    assert not isinstance(xoff, int) and not isinstance(kind, int)
+    ends = {"rtsw1:ctsw1", "ctsw1:rtsw1"}
+    named = [send for send in range(network.sends) if network.send_name(send) in ends]
+    assert len(named) == 2
+    for send in range(network.sends):
+        assert xoff[send] == (60_000 if send in named else 0)
+        if network.roles[network.sender[send]].is_switch:
+            size = queues.kinds[kind[send]].buffer_bytes[0]
+            assert size == (3 * 10**6 if send in named else 16 * 10**6)
 
 
 def response_ps(rate_bps: float) -> float:
