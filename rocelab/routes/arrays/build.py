@@ -82,7 +82,8 @@ def network_of(spec: LabSpec) -> Network:
 
 def _adopted_network(fabric: Fabric) -> Network:
     """The network of a fabric whose addresses, wiring or routes do not follow from its kind."""
-    is_own = fabric.spec.routing.is_own
+    spec = fabric.spec
+    is_detailed = spec.routing.is_own or not fabric.is_regular or bool(spec.overrides.links)
     number = {node.name: index for index, node in enumerate(fabric.nodes)}
     link_number = {link: index for index, link in enumerate(fabric.links)}
     nics = [nic for server in fabric.servers for nic in fabric.nics(server.name)]
@@ -94,7 +95,7 @@ def _adopted_network(fabric: Fabric) -> Network:
         parallel.append(cabled[link.a.node, link.b.node])
     home_of = {switches: index for index, switches in enumerate(homes)}
     return Network(
-        spec=fabric.spec,
+        spec=spec,
         node_names=tuple(number),
         roles=tuple(node.role for node in fabric.nodes),
         asn=np.array([node.asn or 0 for node in fabric.nodes], np.int64),
@@ -115,7 +116,7 @@ def _adopted_network(fabric: Fabric) -> Network:
         ),
         home_leaves=_padded([[number[name] for name in switches] for switches in homes]),
         link_queues=tuple(link.queues for link in fabric.links),
-        details=_details(fabric) if is_own or not fabric.is_regular else None,
+        details=_details(fabric) if is_detailed else None,
     )
 
 

@@ -81,3 +81,24 @@ def test_a_spine_that_is_missing_is_on_no_path() -> None:
     back = np.array([network.node_number("ctsw4")], np.int32)
     near = next(nic for nic in range(network.nics) if network.nic_name(nic) == "srv1-1:1")
     assert routes.next_hops(back, np.array([near], np.int32)).count.tolist() == [0]
+
+
+def test_a_link_that_is_changed_has_its_own_values_and_the_same_routes() -> None:
+    clos = {"racks": 3, "spines": 2, "servers_per_rack": 1}
+    change = {"rtsw1:ctsw2": {"delay": "7us", "mtu": 1500, "rate": "100G"}}
+    spec = LabSpec.model_validate({"name": "x", "fabric": clos, "overrides": {"links": change}})
+    network = network_of(spec)
+    link = next(n for n in range(network.links) if network.link_name(n) == "rtsw1:ctsw2")
+    assert network.rate_bps[link] == 10**11
+    assert network.delay_ns[2 * link : 2 * link + 2].tolist() == [7000, 7000]
+    plain = network_of(LabSpec.model_validate({"name": "x", "fabric": clos}))
+    for nic in range(network.nics):
+        for node in np.flatnonzero(network.tier).tolist():
+            place = np.array([node], np.int32), np.array([nic], np.int32)
+            groups = []
+            for one in (network, plain):
+                routes = routes_of(one)
+                hops = routes.next_hops(*place)
+                sends = routes.members(hops, 0).tolist() if hops.count[0] else []
+                groups.append([one.send_name(send) for send in sends])
+            assert groups[0] == groups[1]
