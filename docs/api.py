@@ -46,7 +46,7 @@ def _listed(value: type[Any]) -> Iterator[Member]:
             continue
         if _is_read(member):
             yield Member(key, inspect.getdoc(member) or "")
-        elif callable(getattr(value, key)):
+        elif inspect.isroutine(getattr(value, key)):
             yield Member(_called(key, getattr(value, key)), inspect.getdoc(member) or "")
 
 
