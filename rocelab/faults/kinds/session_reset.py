@@ -14,7 +14,7 @@ from rocelab.faults.base import NodeFault, SwitchFaultSpec, Target
 from rocelab.faults.selectors import NodeName, check_node
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
-from rocelab.planning.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link, RouteBasis
 
 
 class ResetMode(StrEnum):
@@ -91,9 +91,12 @@ class SessionResetSpec(SwitchFaultSpec):
         links = tuple(link for link in fabric.links_of[switch] if link in fabric.sessions)
         distant = policy.distant_peers(fabric, switch)
         if not links and not distant:
-            raise InputError(
-                f"{switch} has no BGP session to reset", hint="name a switch that has neighbours"
-            )
+            hint = "name a switch that has neighbours"
+            if fabric.basis is RouteBasis.ASSUMED:
+                hint = (
+                    "its own configuration says which, and is known once the lab is up: use --lab"
+                )
+            raise InputError(f"{switch} has no BGP session to reset", hint=hint)
         if self.peer is not None:
             check_node(fabric, self.peer)
             neighbours = dict.fromkeys(
