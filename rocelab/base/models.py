@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+SHORT_FORM = "short_form"
+"""In a JSON Schema before `rocelab.labfile.schema` has written it: what may stand for a block."""
+
 
 class SpecModel(BaseModel):
     """Unknown keys are errors, text is not taken for numbers, and a spec never changes."""

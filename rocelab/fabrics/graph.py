@@ -14,10 +14,10 @@ from functools import cache
 from ipaddress import ip_address, ip_interface
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from rocelab.base.family import Family
-from rocelab.base.models import SpecModel
+from rocelab.base.models import SHORT_FORM, SpecModel
 from rocelab.base.units import DurationNs, RateBps
 from rocelab.base.wording import KeyPath, RefusedError, shown
 from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Site
@@ -129,7 +129,7 @@ class NodeSpec(SpecModel):
     asn: Annotated[Asn | None, Field(description="its AS number, of two or four bytes")] = None
     loopback: Annotated[
         tuple[Address, ...],
-        BeforeValidator(_several),
+        BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...]),
         AfterValidator(one_a_family),
         Field(strict=False, description="its loopback's address, or one of each family"),
     ] = ()
@@ -150,6 +150,8 @@ class NodeSpec(SpecModel):
 
 class End(SpecModel):
     """An end of a link, `leaf1:Ethernet0` in files: a node, and the name of its port."""
+
+    model_config = ConfigDict(json_schema_extra={SHORT_FORM: {"type": "string"}})
 
     node: NodeName
     port: str | None = None
@@ -187,6 +189,12 @@ class WiringSpec(SpecModel):
 
 class LinkSpec(WiringSpec):
     """A link between two ports. Ends without a port are named after the neighbour."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            SHORT_FORM: {"type": "string", "examples": ["leaf1:swp1 -- spine1:swp1"]}
+        }
+    )
 
     a: Annotated[End, Field(description="one end, such as leaf1:Ethernet0")]
     b: Annotated[End, Field(description="the other end")]

@@ -14,10 +14,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 from itertools import combinations
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from rocelab.base.family import Family
-from rocelab.base.models import SpecModel
+from rocelab.base.models import SHORT_FORM, SpecModel
 from rocelab.base.wording import KeyPath, RefusedError, described, shown
 from rocelab.fabrics.addressing import AddressSpaceFullError, default_space
 from rocelab.fabrics.asns import AsnRange, AsnsExhaustedError, Each
@@ -62,6 +62,10 @@ Pool = Annotated[
 
 class AsnSpec(SpecModel):
     """AS numbers of a role: `65000` for all, `65001-65100` for one each."""
+
+    model_config = ConfigDict(
+        json_schema_extra={SHORT_FORM: {"anyOf": [{"type": "integer"}, {"type": "string"}]}}
+    )
 
     first: Annotated[int, Field(ge=1, le=MAX_ASN, description="the first of them")]
     last: Annotated[int, Field(ge=1, le=MAX_ASN, description="the last of them")]

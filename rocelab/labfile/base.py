@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
+from rocelab.base.models import SHORT_FORM as SHORT_FORM
 from rocelab.base.models import SpecModel as SpecModel
 from rocelab.base.wording import RefusedError, shown
 
@@ -30,10 +31,6 @@ def split_nic(data: object, server: str, nic: str) -> object:
         if match is not None:
             return {**data, server: match[1], nic: int(match[2])}
     return data
-
-
-SHORT_FORM = "short_form"
-"""In a JSON Schema before `rocelab.labfile.schema` has written it: what may stand for a block."""
 
 
 def short_form(schema: dict[str, Any]) -> FieldInfo:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
+from rocelab.fabrics.kinds.graph import GraphSpec
 from rocelab.labfile.base import SHORT_FORM
 from rocelab.labfile.fields import (
     default_text,
@@ -57,6 +58,13 @@ def lab_schema() -> Schema:
     bfd["anyOf"] = [{"$ref": bfd.pop("$ref")}, {"type": "boolean"}]
     bfd["default"] = False
     schema["properties"]["scheme"]["default"] = EcmpScheme().kind
+    graph = definitions[GraphSpec]
+    graph["properties"]["cables"] = {
+        "title": "cables",
+        "description": "instead of links: the path of a CSV or a drawing of cables",
+        "type": "string",
+    }
+    graph["required"] = ["kind"]
     return {"$schema": DIALECT, **schema, "title": "rocelab lab"}
 
 

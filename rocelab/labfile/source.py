@@ -22,7 +22,7 @@ from rocelab.labfile.scalars import Scalar, read_scalar, unknown_tag
 
 MAX_FILE_BYTES = 2**20
 MAX_DEPTH = 20
-MAX_VALUES = 10_000
+MAX_VALUES = 200_000
 """The most values of one file, counted after aliases are expanded."""
 MAX_PROBLEMS = 50
 

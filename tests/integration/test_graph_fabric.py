@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.few_at_once]
 
 DRILL = """name: flap
 lab: half-migrated
-traffic: {flows: 12, rate_pps: 200, payload: 256B, warmup: 500ms, duration: 5s, seed: 3}
+traffic: {flows: 12, rate_pps: 500, payload: 256B, warmup: 500ms, duration: 5s, seed: 3}
 faults:
   - {kind: carrier-down, at: 500ms, links: ["new-leaf16:Ethernet32"], lasts: 1500ms}
 expect: {restored: true, lost_outside_events: 0}

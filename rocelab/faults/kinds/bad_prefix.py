@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -54,7 +55,13 @@ class BadPrefix(NodeFault):
             open_neighbours(lab, self.node, accept_own_asn=False)
 
     def intact(self, lab: RunningLab) -> frozenset[str]:
-        return announced(lab, self.node)
+        """What it announces or, where switches pass on all routes, its route to the prefix, which
+        its own announcement replaces."""
+        if lab.fabric.valley_free:
+            return announced(lab, self.node)
+        route = lab.read_fibs()(self.node).lookup(str(ip_network(self.prefix)[0]))
+        has_route = route is not None and route.prefix == self.prefix
+        return frozenset({f"{self.node} has a route to {self.prefix}"} if has_route else ())
 
     def inject(self, lab: RunningLab) -> Bracket:
         policy.configure_globally(lab, self.node, self._permits(lab))

@@ -141,7 +141,7 @@ def test_an_alias_bomb_is_refused_without_expanding_it() -> None:
     lines += [f"k{i}: &k{i} [{', '.join([f'*k{i - 1}'] * 10)}]" for i in range(1, levels)]
     (problem,) = problems_of("\n".join(lines))
 
-    assert "with its aliases expanded, the file holds more than the limit of 10,000" in problem
+    assert "with its aliases expanded, the file holds more than the limit of 200,000" in problem
 
 
 def test_an_alias_chain_does_not_evade_the_depth_limit() -> None:
