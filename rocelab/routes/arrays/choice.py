@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from rocelab.base.arrays import Ints, Words
+from rocelab.base.arrays import Ints, Longs, Words
 from rocelab.labfile.schemes.base import Headers, Treatment
 from rocelab.labfile.schemes.resilient import ResilientScheme
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec
@@ -162,10 +162,11 @@ class Choice:
         (`rocelab.routes.steering.planned_pins`)."""
         network, nic = self._network, self._flows.destination[which]
         is_own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)
-        pinned = (network.tier[at] == 1) & ~is_own
+        pinned = (network.tier[at] == 1) & ~is_own & (self._uplinks[at] > 0)
         hashes = np.empty(len(at), np.uint32)
         hashes[~pinned] = self._kernel_hashes(at[~pinned], which[~pinned])
-        hashes[pinned] = self._pins[self._slot[nic[pinned]] % self._uplinks]
+        uplinks = self._uplinks[at[pinned]]
+        hashes[pinned] = self._pins[uplinks, self._slot[nic[pinned]] % uplinks]
         return hashes
 
     def _placed(self, at: Ints, which: Indices) -> Words:
@@ -187,26 +188,33 @@ class Choice:
         return hashes
 
     @cached_property
-    def _uplinks(self) -> int:
-        """The number of uplinks of each leaf."""
-        leaf = int(np.argmax(self._network.tier == 1))
-        return int(np.count_nonzero(self._network.lower == leaf))
+    def _uplinks(self) -> Longs:
+        """The number of uplinks of each switch, N; without tiers, of links of which it is the lower
+        end."""
+        return np.bincount(self._network.lower, minlength=self._network.nodes)
 
     @cached_property
     def _pins(self) -> Words:
-        """The hash of each uplink."""
-        equal = (1,) * self._uplinks
-        return np.array([steering_hash(i, equal) >> 1 for i in range(len(equal))], np.uint32)
+        """The hash of each uplink, by how many a switch has."""
+        leaves = self._network.tier == 1
+        widths: list[int] = np.unique(self._uplinks[leaves]).tolist()
+        pins = np.zeros((max(widths) + 1, max(widths)), np.uint32)
+        for width in widths:
+            equal = (1,) * width
+            pins[width, :width] = [steering_hash(i, equal) >> 1 for i in range(width)]
+        return pins
 
     @cached_property
     def _slot(self) -> Ints:
-        """The place of each NIC among those of its home."""
-        home = self._network.nic_home
-        order = np.argsort(home, kind="stable")
-        begin = np.cumsum(np.bincount(home)) - np.bincount(home)
-        slot = np.empty(len(home), np.int32)
-        slot[order] = np.arange(len(home)) - begin[home[order]]
-        return slot
+        """The place of each NIC's first port among those of its switch."""
+        network = self._network
+        (links,) = np.nonzero(network.tier[network.lower] == 0)
+        leaf = network.upper[links]
+        order = np.argsort(leaf, kind="stable")
+        begin = np.cumsum(np.bincount(leaf)) - np.bincount(leaf)
+        slot = np.zeros(network.links, np.int32)
+        slot[links[order]] = np.arange(len(links)) - begin[leaf[order]]
+        return slot[network.nic_links[:, 0]]
 
 
 def _bucket_places(hashes: Words, hops: NextHops, buckets: int) -> Ints:

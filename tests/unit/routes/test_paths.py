@@ -23,9 +23,10 @@ from rocelab.prediction.matrix import FlowRow, matrix_of, rows_of_jobs
 from rocelab.prediction.predictor import asked_fabric
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.graph import routes_of
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import flows_per_send, paths_of
-from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.routes import PlannedGroups, Routes
 from rocelab.routes.models import Model
 from rocelab.routes.multipath import Flow5, multipath_hash
 from rocelab.routes.resilient import filled, without
@@ -49,6 +50,7 @@ LABS = {
     "hpn-single-plane": 8,
     "hpn-single-tor": 8,
     "fat-tree-4": 16,
+    "half-migrated": 31,
 }
 """The labs of the catalog that are small enough, and their NICs."""
 
@@ -74,9 +76,9 @@ def rows_of(name: str) -> tuple[FlowRow, ...]:
 
 
 @cache
-def case(name: str) -> tuple[Network, Routes, Flows]:
+def case(name: str) -> tuple[Network, PlannedGroups, Flows]:
     network = network_of(spec_of(name))
-    return network, Routes(network), matrix_of(network, rows_of(name)).flows
+    return network, routes_of(network), matrix_of(network, rows_of(name)).flows
 
 
 def apart(name: str) -> list[FlowRow]:
