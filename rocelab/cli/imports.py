@@ -123,16 +123,19 @@ def _graph(
     name: str, imported: ImportedTopology, source: Path, options: Sequence[str], servers: int
 ) -> tuple[str, list[str]]:
     from rocelab.base.wording import counted, printable
-    from rocelab.importing.labs import graph_lab, guesses
+    from rocelab.importing.labs import graph_lab, guesses, located
     from rocelab.labfile.load import validate
     from rocelab.labfile.model import LabSpec
-    from rocelab.labfile.source import parse_source, written
+    from rocelab.labfile.source import written
 
     lab = graph_lab(name, imported, options, servers)
     text = f"# The network of {printable(source.name)}; `rocelab plan` shows what it means.\n\n"
     text += written(lab.body)
-    validate(parse_source(text, f"the lab of {source}"), LabSpec)
+    validate(located(lab, text, printable(str(source))), LabSpec)
     notes = [f"guessed to be {role}: {_excerpt(nodes)} (--role)" for role, nodes in guesses(lab)]
+    if lab.renamed:
+        pairs = [f"{node} is {name}" for node, name in lab.renamed.items()]
+        notes.append(f"renamed: {_excerpt(pairs)}")
     if lab.added:
         notes.append(f"added: {counted(len(lab.added), 'server')}, {_excerpt(lab.added)}")
     if "server" not in lab.roles.values():

@@ -29,6 +29,7 @@ SECOND_NS = 10**9
 MAX_ASN = 2**32 - 2
 _RESERVED_ASNS = {23456: "AS_TRANS, RFC 6793", 65535: "reserved, RFC 7300"}
 _NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
+_PORT_NAME = re.compile(r"(?=.*[A-Za-z0-9])[!-~]+")
 MAX_NODE_NAME = 40
 MAX_PORT_NAME = 40
 _ROLE_NAME = re.compile(r"[a-z]{2,10}")
@@ -162,10 +163,10 @@ class End(SpecModel):
         if not isinstance(value, str):
             return value
         node, _, port = value.partition(":")
-        if port and (len(port) > MAX_PORT_NAME or re.fullmatch(r"[!-~]+", port) is None):
+        if port and (len(port) > MAX_PORT_NAME or _PORT_NAME.fullmatch(port) is None):
             raise RefusedError(
                 f"expected a port such as Ethernet0, swp1 or eth1/1, got {shown(port)}",
-                f"up to {MAX_PORT_NAME} printable characters without blanks",
+                f"up to {MAX_PORT_NAME} printable characters without blanks, one a letter or digit",
             )
         return {"node": node, "port": port or None}
 
@@ -320,7 +321,9 @@ def _is_upper(a: Site, b: Site) -> bool:
 
 def _check(link: LinkSpec, a: Site, b: Site, ports: set[tuple[str, str]], path: KeyPath) -> None:
     if a.name == b.name:
-        raise RefusedError(f"{link} joins {a.name} to itself", keys=(path,))
+        raise RefusedError(
+            f"{link} joins {a.name} to itself", "a link joins two nodes: remove it", keys=(path,)
+        )
     if not a.role.is_switch and not b.role.is_switch:
         raise RefusedError(
             f"{link} joins two servers", "a server's NIC leads to a switch", keys=(path,)
@@ -331,7 +334,11 @@ def _check(link: LinkSpec, a: Site, b: Site, ports: set[tuple[str, str]], path: 
         if end.port is None:
             continue
         if (end.node, end.port) in ports:
-            raise RefusedError(f"port {end} is on two links", "give each its own", keys=(path,))
+            raise RefusedError(
+                f"port {end} is on two links",
+                "list a cable once, and give each a port of its own",
+                keys=(path,),
+            )
         ports.add((end.node, end.port))
 
 

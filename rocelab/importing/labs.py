@@ -7,21 +7,35 @@ guessed is returned, to be shown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
+from zlib import crc32
 
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
+from rocelab.base.wording import KeyPath, printable
 from rocelab.fabrics.door import roles
+from rocelab.fabrics.graph import MAX_NODE_NAME
 from rocelab.importing.roles import NONE, TIER_NAMES, roles_of_options
 from rocelab.importing.topology import DrawnLink, DrawnNode, ImportedTopology
+from rocelab.labfile.source import YamlSource, parse_source
 from rocelab.planning.shape import tiers
 
-_SERVER = re.compile(
-    r"(?<![a-z])(srv|server|host|gpu|client|compute|dgx|hgx|worker|storage)(?![a-z])"
+_SERVER_WORDS = (
+    "srv",
+    "server",
+    "host",
+    "gpu",
+    "client",
+    "compute",
+    "dgx",
+    "hgx",
+    "worker",
+    "storage",
 )
 _WORD = re.compile(r"[a-z]+")
-_SAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_BETWEEN = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,10 @@ class ImportedLab:
     left_out: tuple[str, ...]
     added: tuple[str, ...]
     """Servers that the source does not have."""
+    renamed: Mapping[str, str]
+    """Nodes whose names a lab cannot have, with the names that they have in it."""
+    lines: tuple[int | None, ...]
+    """The line of each link in the source."""
 
 
 def graph_lab(
@@ -78,7 +96,17 @@ def graph_lab(
         *(f"{node} (--role)" for node in sorted(gone)),
         *(f"{node} (no cable)" for node in loose),
     )
-    return ImportedLab(body, role_of, guessed, notes, tuple(added))
+    renamed = {node: name for node, name in names.items() if node != name}
+    lines = tuple(link.line for link in links)
+    return ImportedLab(body, role_of, guessed, notes, tuple(added), renamed, lines)
+
+
+def located(lab: ImportedLab, text: str, file: str) -> YamlSource:
+    """The text of a lab, in which every link has its line in the file that it comes from, and all
+    else has that file. Raises SpecError."""
+    links: KeyPath = ("fabric", "links")
+    lines = {(*links, index): line for index, line in enumerate(lab.lines) if line is not None}
+    return YamlSource(file, parse_source(text, file).data, lines)
 
 
 def _roles(
@@ -94,9 +122,7 @@ def _roles(
             role_of[name] = TIER_NAMES[node.tier]
         elif node.is_switch is False:
             role_of[name] = "server"
-        elif node.is_switch is None and _SERVER.search(name.lower()):
-            role_of[name] = guessed[name] = "server"
-        elif word := _role_in(name):
+        elif word := _role_in(name, may_be_server=node.is_switch is None):
             role_of[name] = guessed[name] = word
     open_nodes = [name for name in nodes if name not in role_of]
     if open_nodes:
@@ -107,21 +133,50 @@ def _roles(
     return {name: role_of[name] for name in nodes}, guessed
 
 
-def _role_in(name: str) -> str | None:
-    """The only role of switches whose name is a word of a node's."""
-    words = {word for word in _WORD.findall(name.lower()) if word in roles()} - {"server"}
-    return next(iter(words)) if len(words) == 1 else None
+def _role_in(name: str, *, may_be_server: bool) -> str | None:
+    """The role that the last telling word of a name says: gpu-leaf1 is a leaf, leaf1-gpu2 a server.
+    None without one, and for two roles of switches."""
+    switches = {role.name for role in roles().values() if role.is_switch}
+    words = _WORD.findall(name.lower())
+    said = [_role_of_word(word, switches) for word in words]
+    telling = [role for role in said if role is not None and (may_be_server or role != "server")]
+    is_clear = bool(telling) and (telling[-1] == "server" or len({*telling} - {"server"}) == 1)
+    return telling[-1] if is_clear else None
+
+
+def _role_of_word(word: str, switches: Collection[str]) -> str | None:
+    if word in switches:
+        return word
+    if word.startswith(_SERVER_WORDS) and not word.endswith(tuple(switches)):
+        return "server"
+    return None
 
 
 def _safe_names(nodes: Iterable[str]) -> dict[str, str]:
     """Names that nodes of a lab can have. Raises InputError if two become one."""
     names: dict[str, str] = {}
+    node_of: dict[str, str] = {}
     for node in nodes:
-        safe = _SAFE.sub("-", node).strip("-._")
-        names[node] = safe if safe[:1].isalpha() else f"n{safe}"
-    if len(set(names.values())) < len(names):
-        raise InputError("two nodes have names that differ only in characters that a lab has not")
+        name = names[node] = _safe_name(node)
+        if node_of.setdefault(name, node) != node:
+            raise InputError(
+                f"{printable(node_of[name])} and {printable(node)} would both be {name} in a lab",
+                "a node's name has letters, digits and single . _ - between them",
+            )
     return names
+
+
+def _safe_name(node: str) -> str:
+    ascii_text = normalize("NFKD", node).encode("ascii", "ignore").decode()
+    single = _BETWEEN.sub(lambda match: match[0][0] if match[0][0] in "._-" else "-", ascii_text)
+    name = single.strip("-._")
+    name = name if name[:1].isalpha() else f"n{name}"
+    if len(name) > MAX_NODE_NAME:
+        name = name.partition(".")[0]
+    if len(name) > MAX_NODE_NAME:
+        mark = f"{crc32(node.encode()):08x}"
+        name = f"{name[: MAX_NODE_NAME - len(mark) - 1].rstrip('-._')}-{mark}"
+    return name
 
 
 def _with_servers(

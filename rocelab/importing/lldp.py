@@ -2,12 +2,13 @@
 
 The forms are those of lldpd (`lldpcli show neighbors -f json` or json0, which Cumulus and SONiC
 have), of Arista's EOS (`show lldp neighbors | json`), of Cisco's NX-OS and of Juniper's Junos. The
-switch is named by its file: `leaf1.json`.
+switch is named by its file, `leaf1.json`, or, if files have one name, by its folder:
+`leaf1/lldp.json`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,17 @@ def read_lldp(name: str, documents: Mapping[Path, Mapping[str, Any]]) -> Importe
     """
     far_of: dict[tuple[str, str], tuple[str, str]] = {}
     left_out: list[str] = []
+    switch_of = _switches(documents)
     for file, document in documents.items():
-        switch = file.name.partition(".")[0]
+        switch = switch_of[file]
         for port, neighbour, far_port in _neighbours(document):
             if not neighbour or not far_port:
                 left_out.append(f"{switch}:{port} (its neighbour says no name or port)")
                 continue
-            far_of[switch, port] = (neighbour.partition(".")[0], far_port)
-    switches = {file.name.partition(".")[0] for file in documents}
+            far = (neighbour.partition(".")[0], far_port)
+            if far_of.setdefault((switch, port), far) != far:
+                left_out.append(f"{far[0]}:{far[1]} ({switch}:{port} has another neighbour too)")
+    switches = set(switch_of.values())
     _check_mutual(far_of, switches)
     links: dict[frozenset[tuple[str, str]], DrawnLink] = {}
     for near, far in far_of.items():
@@ -51,6 +55,21 @@ def read_lldp(name: str, documents: Mapping[Path, Mapping[str, Any]]) -> Importe
     for _, far in far_of.items():
         nodes.setdefault(far[0], DrawnNode(None, "says nothing itself"))
     return ImportedTopology(name, nodes, list(links.values()), left_out, is_graph=True)
+
+
+def _switches(files: Iterable[Path]) -> dict[Path, str]:
+    """The switch of each file. Raises InputError if two files are of one."""
+    names = {file: file.name.partition(".")[0] for file in files}
+    if len({*names.values()}) < len(names):
+        names = {file: file.parent.name.partition(".")[0] for file in files}
+    file_of: dict[str, Path] = {}
+    for file, name in names.items():
+        if file_of.setdefault(name, file) != file:
+            raise InputError(
+                f"{file_of[name]} and {file} are both of the switch {name}",
+                "name the file of each switch after it: leaf1.json",
+            )
+    return names
 
 
 def _check_mutual(far_of: Mapping[tuple[str, str], tuple[str, str]], switches: set[str]) -> None:

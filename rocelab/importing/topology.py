@@ -38,6 +38,8 @@ class DrawnLink:
     delay: str | None = None
     addresses: tuple[tuple[str, str], ...] = ()
     """Of a and of b with their lengths, a pair a family."""
+    line: int | None = None
+    """Its line in the source, if that has one."""
 
     @property
     def pair(self) -> Pair:

@@ -13,14 +13,15 @@ from pathlib import Path
 from rocelab.labfile.source import Data, YamlSource
 from rocelab.labfile.table import TableFormat, read_table
 
-MOSTCABLES = 2**17
+MOST_CABLES = 2**17
 _ENDS = ("a_node", "b_node")
 CABLES = TableFormat(
     "links",
     "cables",
     dict.fromkeys(_ENDS, True)
     | dict.fromkeys(("a_port", "b_port", "rate", "mtu", "delay", "queues"), False),
-    MOSTCABLES,
+    MOST_CABLES,
+    texts=frozenset((*_ENDS, "a_port", "b_port", "rate", "delay", "queues")),
 )
 
 
@@ -43,7 +44,5 @@ def _link(row: dict[str, Data]) -> dict[str, Data]:
     for end in ("a", "b"):
         node, port = row.get(f"{end}_node"), row.get(f"{end}_port")
         if node is not None:
-            link[end] = str(node) if port is None else f"{node}:{port}"
-    if "rate" in link:
-        link["rate"] = str(link["rate"])
+            link[end] = node if port is None else f"{node}:{port}"
     return link

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pydot
@@ -21,7 +23,7 @@ def read_drawing(path: Path) -> YamlSource:
     file = str(path)
     text = read_text(path, file, MAX_FILE_BYTES)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(StringIO()) as printed:
             # pydot 4 calls pyparsing by names that pyparsing will drop.
             warnings.simplefilter("ignore", DeprecationWarning)
             graphs = pydot.graph_from_dot_data(text)
@@ -31,11 +33,14 @@ def read_drawing(path: Path) -> YamlSource:
     else:
         reason = "its grammar is not graphviz's"
     if not graphs:
-        raise SpecError([Problem(file, None, "", f"not a drawing of graphviz: {reason}")])
+        # pydot prints where its grammar stopped.
+        place = re.search(r"line:(\d+)", printed.getvalue())
+        line = int(place[1]) if place else None
+        raise SpecError([Problem(file, line, "", f"not a drawing of graphviz: {reason}")])
     edges: list[Data] = list(_edges(graphs[0]))
     if len(edges) > MOST_EDGES:
         raise SpecError([Problem(file, None, "", f"more than {MOST_EDGES:,} edges")])
-    lines = _lines_of_edges(text)
+    lines = _lines_of_edges(text, len(edges))
     return YamlSource(
         file,
         {"links": edges},
@@ -74,6 +79,7 @@ def _plain(text: str) -> str:
     return ":".join(parts)
 
 
-def _lines_of_edges(text: str) -> list[int]:
-    """The line of each edge, for messages."""
-    return [text.count("\n", 0, match.start()) + 1 for match in re.finditer(r"--|->", text)]
+def _lines_of_edges(text: str, count: int) -> list[int]:
+    """The line of each edge, for messages; none if names, comments or groups have arrows too."""
+    starts = [match.start() for match in re.finditer(r"--|->", text)]
+    return [text.count("\n", 0, start) + 1 for start in starts] if len(starts) == count else []

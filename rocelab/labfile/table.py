@@ -1,13 +1,14 @@
 """Reads a CSV to the rows that a YAML file would hold, each with its line.
 
 The first line names the columns, in any order; an empty cell is a missing value. Cells are read as
-YAML's plain scalars.
+YAML's plain scalars, unless their column is text. Commas, semicolons or tabs part them: the first
+line shows which.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
@@ -31,6 +32,8 @@ class TableFormat:
     most_rows: int
     is_open: bool = False
     """Whether further columns are passed over."""
+    texts: Collection[str] = ()
+    """The columns whose cells are text, whatever YAML would make of it: a name may be 007 or on."""
 
 
 def read_table(path: Path, form: TableFormat) -> YamlSource:
@@ -38,8 +41,8 @@ def read_table(path: Path, form: TableFormat) -> YamlSource:
     every problem."""
     file = str(path)
     try:
-        text = StringIO(text_of(read_input(path)), newline="")
-        reader = csv.DictReader(text, strict=True)
+        text = text_of(read_input(path))
+        reader = csv.DictReader(StringIO(text, newline=""), strict=True, delimiter=_delimiter(text))
         header = [name.strip() for name in reader.fieldnames or ()]
         check_header(file, header, form)
         reader.fieldnames = header
@@ -54,8 +57,16 @@ def read_table(path: Path, form: TableFormat) -> YamlSource:
 
 def further_columns(path: Path, form: TableFormat) -> tuple[str, ...]:
     """The columns of a CSV that its form does not have. The file has been read before."""
-    header = next(csv.reader(StringIO(text_of(read_input(path)), newline=""), strict=True), [])
+    text = text_of(read_input(path))
+    rows = csv.reader(StringIO(text, newline=""), strict=True, delimiter=_delimiter(text))
+    header = next(rows, [])
     return tuple(name.strip() for name in header if name.strip() not in form.columns)
+
+
+def _delimiter(text: str) -> str:
+    """What parts the cells of a CSV, by its first line."""
+    first = text.partition("\n")[0]
+    return next((mark for mark in (";", "\t") if mark in first and "," not in first), ",")
 
 
 def check_header(file: str, header: Sequence[str], form: TableFormat) -> None:
@@ -100,7 +111,7 @@ def _rows(file: str, reader: csv.DictReader[str], form: TableFormat) -> YamlSour
         try:
             rows.append(
                 {
-                    name: read_cell(text)
+                    name: text.strip() if name in form.texts else read_cell(text)
                     for name, text in cells.items()
                     if name in form.columns and text.strip()
                 }

@@ -93,6 +93,7 @@ def test_a_switch_routes_around_by_as_hops(tmp_path: Path) -> None:
         ("leaf3,Ethernet4,leaf2", "leaf3,Ethernet4,leaf3", "joins leaf3 to itself"),
         ("srv2,eth0", "tor9,eth0", "no role is known of tor9"),
         ("leaf3,Ethernet4,leaf2,Ethernet4,100G", "leaf3,Ethernet4,leaf2,Ethernet4,100X", "a rate"),
+        ("leaf3,Ethernet4,leaf2", "leaf3,~//,leaf2", "expected a port such as Ethernet0"),
     ],
 )
 def test_a_wrong_cable_is_named(tmp_path: Path, before: str, after: str, message: str) -> None:

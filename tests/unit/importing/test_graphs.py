@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocelab.base.errors import InputError, SpecError
-from rocelab.importing.labs import graph_lab
+from rocelab.importing.labs import graph_lab, located
 from rocelab.importing.readers import read_topology
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import LabSpec
@@ -68,7 +68,7 @@ def test_a_drawing_of_cabling_is_read_with_its_subgraphs(tmp_path: Path) -> None
 
 
 def test_what_is_no_drawing_is_refused_by_its_file(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"site\.dot: not a drawing of graphviz"):
+    with pytest.raises(SpecError, match=r"site\.dot:1: not a drawing of graphviz"):
         read_topology(_written(tmp_path, "site.dot", 'graph { "a -- b'), {})
 
 
@@ -79,6 +79,104 @@ def test_a_list_of_cables_gets_servers_where_it_has_none(tmp_path: Path) -> None
     fabric = _fabric(path, servers=2)
     assert [server.name for server in fabric.servers] == ["srv1-1", "srv1-2", "srv2-1", "srv2-2"]
     assert {link.rate_bps for link in fabric.links} == {100 * 10**9}
+
+
+_HEADER = "a_node,a_port,b_node,b_port,rate\n"
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_list_of_a_spreadsheet_has_other_marks_between_cells(tmp_path: Path, mark: str) -> None:
+    rows = f"{_HEADER}leaf1,e0,spine1,e0,100G\n".replace(",", mark)
+    assert len(_fabric(_written(tmp_path, "cables.csv", rows)).links) == 1
+
+
+def test_names_of_nodes_are_text_also_where_yaml_has_numbers(tmp_path: Path) -> None:
+    rows = f"{_HEADER}007,1_0,on,null,100G\n1e3,0,on,yes,100G\n"
+    lab = graph_lab("lab", read_topology(_written(tmp_path, "cables.csv", rows), {}))
+    assert lab.renamed == {"007": "n007", "1e3": "n1e3"}
+    fabric = _fabric(tmp_path / "cables.csv")
+    assert {(str(link.a), str(link.b)) for link in fabric.links} == {
+        ("n007:1_0", "on:null"),
+        ("n1e3:0", "on:yes"),
+    }
+
+
+def test_a_cable_that_is_listed_from_both_ends_is_one(tmp_path: Path) -> None:
+    rows = f"{_HEADER}leaf1,e0,spine1,e4,\nspine1,e4,leaf1,e0,100G\nleaf1,,spine1,,\n"
+    path = _written(tmp_path, "cables.csv", rows)
+    assert _fabric(path).link_by_name["leaf1:e0"].rate_bps == 100 * 10**9
+    assert len(_fabric(path).links) == 2
+    assert read_topology(path, {}).left_out == ["1 cable that the list has already"]
+
+
+def test_a_cable_that_is_listed_with_two_rates_is_refused_at_its_line(tmp_path: Path) -> None:
+    rows = f"{_HEADER}leaf1,e0,spine1,e4,400G\nspine1,e4,leaf1,e0,100G\n"
+    with pytest.raises(SpecError, match=r"cables\.csv:3: rate: the cable of line 2 again"):
+        read_topology(_written(tmp_path, "cables.csv", rows), {})
+
+
+def test_a_row_without_a_neighbour_is_left_out_and_named(tmp_path: Path) -> None:
+    rows = f"{_HEADER}leaf1,e0,spine1,e4,400G\nleaf1,e1,,,400G\n,,spine1,e5,\n"
+    imported = read_topology(_written(tmp_path, "cables.csv", rows), {})
+    assert [str(text).partition(" (")[0] for text in imported.left_out] == ["line 3", "line 4"]
+    assert len(imported.links) == 1
+
+
+def test_what_a_lab_refuses_has_the_line_of_the_list(tmp_path: Path) -> None:
+    rows = f"{_HEADER}leaf1,e0,spine1,e4,400G\nleaf1,e1,spine1,e5,2x100G\n"
+    lab = graph_lab("lab", read_topology(_written(tmp_path, "cables.csv", rows), {}))
+    with pytest.raises(SpecError, match=r"^cables\.csv:3: fabric\.links\[1\]\.rate"):
+        validate(located(lab, written(lab.body), "cables.csv"), LabSpec)
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("gpu-leaf-1", "leaf"),
+        ("leaf1-gpu2", "server"),
+        ("gpuX", "server"),
+        ("GPUNODE07", "server"),
+        ("storage-spine2.dc1", "spine"),
+        ("gpuleaf1", "leaf"),
+    ],
+)
+def test_the_last_word_of_a_name_says_what_a_node_is(tmp_path: Path, name: str, role: str) -> None:
+    rows = f"{_HEADER}{name},e0,spine1,e4,400G\n"
+    lab = graph_lab("lab", read_topology(_written(tmp_path, "cables.csv", rows), {}))
+    assert lab.roles[name] == role
+
+
+def test_names_that_a_lab_cannot_have_are_changed_and_shown(tmp_path: Path) -> None:
+    long = "leaf-of-the-third-row-and-the-seventeenth-rack.dc1.example.net"
+    short = f"leaf-{'of-row-' * 3}17.dc1.region.example.net"
+    rows = f"{_HEADER}{long},e0,{short},e4,400G\nleaf--1_,e1,{short},e5,400G\n"
+    lab = graph_lab("lab", read_topology(_written(tmp_path, "cables.csv", rows), {}))
+    assert lab.renamed[short] == short.partition(".")[0]
+    assert lab.renamed["leaf--1_"] == "leaf-1"
+    assert len(lab.renamed[long]) == 40
+    assert len(_fabric(tmp_path / "cables.csv").links) == 2
+
+
+def test_two_names_that_become_one_are_refused_by_name(tmp_path: Path) -> None:
+    rows = f"{_HEADER}leaf/1,e0,spine1,e4,400G\nleaf 1,e0,spine1,e5,400G\n"
+    imported = read_topology(_written(tmp_path, "cables.csv", rows), {})
+    with pytest.raises(InputError, match="leaf/1 and leaf 1 would both be leaf-1"):
+        graph_lab("lab", imported)
+
+
+def test_files_of_neighbours_may_be_named_by_their_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "switches"
+    _written(folder, "leaf1/lldp.json", _lldpd(swp1=("spine1", "swp1")))
+    _written(folder, "leaf2/lldp.json", _lldpd(swp1=("spine1", "swp2")))
+    assert {link.a[0] for link in read_topology(folder, {}).links} == {"leaf1", "leaf2"}
+
+
+def test_a_port_with_two_neighbours_is_named(tmp_path: Path) -> None:
+    rows = [{"port": "e1", "neighborDevice": far, "neighborPort": "p1"} for far in ("s1", "s2")]
+    path = _written(tmp_path, "leaf1.json", {"lldpNeighbors": rows})
+    imported = read_topology(path, {})
+    assert [link.b for link in imported.links] == [("s1", "p1")]
+    assert list(imported.left_out) == ["s2:p1 (leaf1:e1 has another neighbour too)"]
 
 
 def test_what_is_guessed_and_what_is_said_are_told_apart(tmp_path: Path) -> None:
