@@ -209,3 +209,82 @@ def test_values_are_what_bgp_announces(tmp_path: Path) -> None:
         said = spine.exec([*spine.command_line, "-c", f"show bgp ipv4 unicast {rack}"]).stdout
         assert "Community: 65000:100" in said
         assert "\n  65100\n" in said
+
+
+def interface(name: str, *lines: str) -> str:
+    """The block of an interface in a switch's file."""
+    return "\n".join((f"interface {name}", *(f" {line}" for line in lines), "exit\n"))
+
+
+def test_static_routes_need_no_session(tmp_path: Path) -> None:
+    files = {
+        "ctsw1": interface("rtsw1", "ip address 10.1.0.1/31")
+        + interface("rtsw2", "ip address 10.1.0.3/31")
+        + "ip route 10.2.1.0/31 10.1.0.0\nip route 10.2.2.0/31 10.1.0.2\n",
+    }
+    for rack, near, far in ((1, "10.1.0.0", "10.1.0.1"), (2, "10.1.0.2", "10.1.0.3")):
+        files[f"rtsw{rack}"] = (
+            interface("ctsw1", f"ip address {near}/31")
+            + interface(f"srv{rack}-1", f"ip address 10.2.{rack}.0/31")
+            + f"ip route 10.2.0.0/16 {far}\n"
+        )
+    for name, text in files.items():
+        (tmp_path / f"{name}.conf").write_text(text)
+    file = tmp_path / "it-own-static.yaml"
+    file.write_text(
+        "name: it-own-static\nfabric: {kind: clos, racks: 2, spines: 1}\n"
+        "routing: {config: '{node}.conf'}\n"
+    )
+
+    with running(Lab.planned(file)) as up:
+        assert up.daemons_of("rtsw1") == ("zebra", "staticd")
+        assert read_status(up).converged
+        assert up.node("srv1-1").exec(["ping", "-c", "1", "-W", "5", "10.2.2.1"]).returncode == 0
+
+
+GRAPH = """name: it-own-isis
+fabric:
+  kind: graph
+  nodes:
+    spine1: {role: spine}
+    leaf1: {role: leaf}
+    leaf2: {role: leaf}
+    srv1: {role: server}
+    srv2: {role: server}
+  links:
+    - {a: "leaf1:Ethernet0", b: "spine1:Ethernet0"}
+    - {a: "leaf2:Ethernet0", b: "spine1:Ethernet4"}
+    - {a: "srv1:eth1", b: "leaf1:Ethernet44"}
+    - {a: "srv2:eth1", b: "leaf2:Ethernet44"}
+routing: {config: "{node}.conf"}
+"""
+
+
+def test_isis_comes_up_on_a_graph_with_the_names_of_its_ports(tmp_path: Path) -> None:
+    trunk = ("ip router isis CORE", "isis network point-to-point", "isis hello-interval 1")
+    ports = {
+        "spine1": {"Ethernet0": "10.1.0.0/31", "Ethernet4": "10.1.0.2/31"},
+        "leaf1": {"Ethernet0": "10.1.0.1/31", "Ethernet44": "10.2.1.1/30"},
+        "leaf2": {"Ethernet0": "10.1.0.3/31", "Ethernet44": "10.2.2.1/30"},
+    }
+    for number, (name, addresses) in enumerate(ports.items(), start=1):
+        text = ""
+        for port, address in addresses.items():
+            edge = ("ip router isis CORE", "isis passive")
+            text += interface(port, f"ip address {address}", *(trunk, edge)[port == "Ethernet44"])
+        text += (
+            f"router isis CORE\n net 49.0001.0000.0000.000{number}.00\n"
+            " is-type level-2-only\n lsp-gen-interval 1\nexit\n"
+        )
+        (tmp_path / f"{name}.conf").write_text(text)
+    file = tmp_path / "it-own-isis.yaml"
+    file.write_text(GRAPH)
+
+    with running(Lab.planned(file)) as up:
+        assert up.daemons_of("leaf1") == ("zebra", "isisd")
+        assert read_status(up).converged
+        assert up.fabric.nics("srv2")[0].ip == "10.2.2.2"
+        assert list(unreached(up.fabric, up.read_fibs())) == []
+        assert up.path("srv1", "srv2", 50_000).nodes == (
+            *("srv1", "leaf1", "spine1", "leaf2", "srv2"),
+        )

@@ -242,7 +242,6 @@ def _problems(fabric: Fabric, node: Node, installation: FrrInstallation) -> Iter
             None,
             "",
             f"`{file.vrf}` needs a VRF, and this kernel has none (CONFIG_NET_VRF)",
-            "bridging between tenants (EVPN, VXLAN) works without",
         )
     for number, message in _refused(file.text, installation):
         yield Problem(printable(path), number, "", f"FRR {installation.version}: {message}")

@@ -224,3 +224,13 @@ def test_bird_takes_none_of_it() -> None:
 
     with pytest.raises(InputError, match=r"has routing.policy, which rocelab does not run"):
         stack_for(fabric).check(fabric)
+
+
+def test_a_vrf_is_refused_where_the_kernel_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = fabric_with(
+        config={"files": {"rtsw1": "a.conf"}, "texts": {"rtsw1": "vrf RED\nexit-vrf\n"}}
+    )
+    monkeypatch.setattr("rocelab.routing.frr.own.linkkinds.is_known", lambda kind: False)
+
+    with pytest.raises(SpecError, match=r"a.conf: `vrf RED` needs a VRF, and this kernel has none"):
+        own.check_configuration(fabric, find_installation())
