@@ -20,7 +20,7 @@ from rocelab.base.family import Family
 from rocelab.base.models import SHORT_FORM, SpecModel
 from rocelab.base.units import DurationNs, RateBps
 from rocelab.base.wording import KeyPath, RefusedError, shown
-from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Site
+from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Layout, Site, ports_of
 from rocelab.fabrics.roles import SHIPPED, TOP_TIER, Role
 
 MIN_RATE = 10**6
@@ -340,6 +340,18 @@ def _check(link: LinkSpec, a: Site, b: Site, ports: set[tuple[str, str]], path: 
                 keys=(path,),
             )
         ports.add((end.node, end.port))
+
+
+def check_ports(layout: Layout, path: KeyPath) -> None:
+    """Raises RefusedError, which points at `path`, if two ports of a node have one name: a port
+    without one has its neighbour's."""
+    for (node, port), count in Counter(ports_of(layout)).items():
+        if count > 1:
+            raise RefusedError(
+                f"{node} has {count} ports {port}: one without a name is named after its neighbour",
+                "give the ports of its links names that differ",
+                keys=(path,),
+            )
 
 
 def tiered(sites: Mapping[str, Site], links: Iterable[LinkSpec]) -> dict[str, Site]:

@@ -11,7 +11,8 @@ a switch reads as a wiring list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rocelab.fabrics.roles import Role
@@ -99,12 +100,35 @@ def server_name(group: int, server: int, prefix: str | None = None) -> str:
     return f"{node_name('srv', group, prefix)}-{server}"
 
 
+def _port_name(neighbour: str, parallel: int) -> str:
+    return neighbour if parallel == 1 else f"{neighbour}-{parallel}"
+
+
+def port_names(lower: str, upper: str, parallel: int, wiring: CableSettings) -> tuple[str, str]:
+    """The names of a link's ports, the lower end's first: its own, or those of the neighbours."""
+    of_lower, of_upper = wiring.ports
+    return of_lower or _port_name(upper, parallel), of_upper or _port_name(lower, parallel)
+
+
+def ports_of(layout: Layout) -> Iterator[tuple[str, str]]:
+    """The node and the name of each port, link by link in build order."""
+    cabled: Counter[tuple[str, str]] = Counter()
+    for nic in layout.attachments:
+        for port, switch in enumerate(nic.switches):
+            cabled[nic.server, switch] += 1
+            ends = nic.server, switch
+            yield from zip(ends, port_names(*ends, cabled[ends], nic.wiring_of(port)), strict=True)
+    for cable in layout.cables:
+        ends = cable.lower, cable.upper
+        yield from zip(ends, port_names(*ends, cable.parallel, cable.wiring), strict=True)
+
+
 def interface_name(neighbour: str, parallel: int) -> str:
     """The interface leading to `neighbour` over the `parallel`-th link (from 1).
 
     Raises ValueError beyond 15 characters, which the spec's limits exclude.
     """
-    name = neighbour if parallel == 1 else f"{neighbour}-{parallel}"
+    name = _port_name(neighbour, parallel)
     if len(name) > IFNAMSIZ:
         raise ValueError(f"interface name {name} is longer than {IFNAMSIZ} characters")
     return name

@@ -137,7 +137,7 @@ def _of_homes(
     loopback_of: dict[str, str] = {}
     for home in homes_of(layout, space, numbered):
         first = home.switches[0]
-        if not home.nics and pools.loopbacks != pools.servers:
+        if not home.nics and (pools.loopbacks != pools.servers or first in given_loopback):
             continue
         block = blocks.setdefault(first, [])
         block.append(Prefix(prefix_text(home.start, home.size, family), home.switches))

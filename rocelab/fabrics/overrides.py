@@ -15,8 +15,16 @@ from pydantic import Field
 
 from rocelab.base.models import SpecModel
 from rocelab.base.wording import KeyPath, RefusedError, name_hint
-from rocelab.fabrics.graph import LinkSpec, NodeSpec, WiringSpec, role_named, site_of, wired
-from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Layout, Site, interface_name
+from rocelab.fabrics.graph import (
+    LinkSpec,
+    NodeSpec,
+    WiringSpec,
+    check_ports,
+    role_named,
+    site_of,
+    wired,
+)
+from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Layout, Site, port_names
 
 
 class OverridesSpec(SpecModel):
@@ -59,9 +67,13 @@ class _Wire:
     """The index of its NIC in the layout."""
 
     @property
+    def ports(self) -> tuple[str, str]:
+        return port_names(self.lower, self.upper, self.parallel, self.wiring)
+
+    @property
     def names(self) -> tuple[str, str]:
-        down = interface_name(self.lower, self.parallel)
-        return f"{self.lower}:{interface_name(self.upper, self.parallel)}", f"{self.upper}:{down}"
+        lower, upper = self.ports
+        return f"{self.lower}:{lower}", f"{self.upper}:{upper}"
 
 
 def overridden(layout: Layout, overrides: OverridesSpec) -> Layout:
@@ -91,11 +103,13 @@ def overridden(layout: Layout, overrides: OverridesSpec) -> Layout:
     used = {name for wire in wires for name in (wire.lower, wire.upper)}
     used |= {end.node for link in overrides.add for end in (link.a, link.b)}
     attachments = _by_server((*_attachments(wires, layout), *nics))
-    return Layout(
+    changed = Layout(
         tuple(site for name, site in sites.items() if name in used),
         tuple(attachments),
         (*(_cable(wire) for wire in wires if wire.nic is None), *_after(wires, cables)),
     )
+    check_ports(changed, ("add",))
+    return changed
 
 
 def _wires(layout: Layout) -> Iterator[_Wire]:
@@ -183,10 +197,7 @@ def _port_names(wire: _Wire) -> CableSettings:
     """Its wiring, with names of ports that others' absence does not change."""
     if wire.parallel == 1:
         return wire.wiring
-    to_lower = interface_name(wire.lower, wire.parallel)
-    to_upper = interface_name(wire.upper, wire.parallel)
-    kept = wire.wiring.ports
-    return replace(wire.wiring, ports=(kept[0] or to_upper, kept[1] or to_lower))
+    return replace(wire.wiring, ports=wire.ports)
 
 
 def _by_server(attachments: Iterable[Attachment]) -> list[Attachment]:

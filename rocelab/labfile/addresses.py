@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_interface, ip_network
 from itertools import combinations
 from typing import Annotated, Self
 
@@ -206,6 +206,7 @@ def check_numbers(
         key: KeyPath = ("addresses", "asns", error.role)
         raise RefusedError(str(error), "give a longer range", keys=(key,)) from None
     _check_neighbours(layout, addresses)
+    _check_router_ids(layout, addresses)
     for family in addresses.families:
         pools = addresses.pools(family)
         try:
@@ -231,6 +232,22 @@ def _check_neighbours(layout: Layout, addresses: AddressesSpec) -> None:
                 "an eBGP session is between two: give one of them another",
                 keys=[*keys, ("overrides", "nodes", lower.name), ("fabric", "nodes", lower.name)],
             )
+
+
+def _check_router_ids(layout: Layout, addresses: AddressesSpec) -> None:
+    """Raises RefusedError if the pool of BGP identifiers has too few."""
+    if addresses.router_ids is None:
+        return
+    pool = IPv4Network(addresses.router_ids)
+    switches = [site.router_id for site in layout.sites if site.role.is_switch]
+    fixed = {text for text in switches if text is not None}
+    free = pool.num_addresses - sum(IPv4Address(text) in pool for text in fixed)
+    if free < switches.count(None):
+        raise RefusedError(
+            f"{pool} has {free} BGP identifiers, and {switches.count(None)} switches need one",
+            "give a shorter prefix",
+            keys=(("addresses", "router_ids"),),
+        )
 
 
 def _check_distinct(numbers: Numbers) -> None:

@@ -12,9 +12,13 @@ from pathlib import Path
 import pydot
 
 from rocelab.base.errors import Problem, SpecError
+from rocelab.base.wording import KeyPath
 from rocelab.labfile.source import MAX_FILE_BYTES, Data, YamlSource, read_text
 
 MOST_EDGES = 2**17
+_ID = r'(?:"[^"]*"|[^\s;{}\[\]"-])+'
+_EDGE = re.compile(rf"({_ID})\s*-[->]\s*(?=({_ID}))")
+"""Matches an edge up to its far end, so that the next edge of a chain may begin there."""
 _COMPASS = frozenset(("n", "ne", "e", "se", "s", "sw", "w", "nw", "c", "_"))
 
 
@@ -37,15 +41,14 @@ def read_drawing(path: Path) -> YamlSource:
         place = re.search(r"line:(\d+)", printed.getvalue())
         line = int(place[1]) if place else None
         raise SpecError([Problem(file, line, "", f"not a drawing of graphviz: {reason}")])
-    edges: list[Data] = list(_edges(graphs[0]))
+    edges = list(_edges(graphs[0]))
     if len(edges) > MOST_EDGES:
         raise SpecError([Problem(file, None, "", f"more than {MOST_EDGES:,} edges")])
-    lines = _lines_of_edges(text, len(edges))
-    return YamlSource(
-        file,
-        {"links": edges},
-        {("links",): 1} | {("links", place): line for place, line in enumerate(lines)},
-    )
+    line_of = _lines_of_edges(text)
+    ends = [(str(edge["a"]), str(edge["b"])) for edge in edges]
+    lines: dict[KeyPath, int] = {("links",): 1}
+    lines |= {("links", n): line_of[pair] for n, pair in enumerate(ends) if pair in line_of}
+    return YamlSource(file, {"links": list[Data](edges)}, lines)
 
 
 def _edges(graph: pydot.Graph) -> Iterator[dict[str, Data]]:
@@ -79,7 +82,11 @@ def _plain(text: str) -> str:
     return ":".join(parts)
 
 
-def _lines_of_edges(text: str, count: int) -> list[int]:
-    """The line of each edge, for messages; none if names, comments or groups have arrows too."""
-    starts = [match.start() for match in re.finditer(r"--|->", text)]
-    return [text.count("\n", 0, start) + 1 for start in starts] if len(starts) == count else []
+def _lines_of_edges(text: str) -> dict[tuple[str, str], int]:
+    """The line of each edge between two nodes by its ends, for messages: pydot gives none, and has
+    the edges of subgraphs last."""
+    lines: dict[tuple[str, str], int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        for a, b in _EDGE.findall(line):
+            lines.setdefault((_plain(a), _plain(b)), number)
+    return lines

@@ -42,7 +42,7 @@ class FileReference:
 
 def _cables(folder: Path, text: str) -> Content:
     source = read_cables(folder / text)
-    lines = {path[1:]: line for path, line in source.lines.items()}
+    lines = {path[1:]: line for path, line in source.lines.items() if path}
     return Content(source.data["links"], lines, {(): source.file})
 
 
@@ -85,7 +85,7 @@ def _resolved(source: YamlSource, reference: FileReference, folder: Path) -> Yam
 
     lines = dict(source.lines)
     lines.setdefault(here, source.line((*reference.block, reference.key)) or 1)
-    lines.update((placed(path), line) for path, line in content.lines.items() if path)
+    lines.update((placed(path), line) for path, line in content.lines.items() if path or not offset)
     files = dict(source.files)
     if offset and () in content.files and isinstance(content.data, list):
         files.update((placed((index,)), content.files[()]) for index in range(len(content.data)))

@@ -21,7 +21,7 @@ from rocelab.fabrics.addressing import (
     dotted,
     number_of,
 )
-from rocelab.fabrics.layout import USUAL, CableSettings, Layout, Site, interface_name
+from rocelab.fabrics.layout import IFNAMSIZ, USUAL, CableSettings, Layout, Site, port_names
 from rocelab.fabrics.numbers import Ends, Numbers, numbers_of
 from rocelab.fabrics.ports import interfaces_of
 from rocelab.fabrics.roles import Role
@@ -31,6 +31,10 @@ from rocelab.labfile.observed import ObservedLabSpec
 from rocelab.planning import adopted
 from rocelab.planning.configured import configured, observed
 from rocelab.planning.fabric import Fabric, Link, Node, Port
+
+_MOST_OF_NEIGHBOUR = IFNAMSIZ - len("-999")
+"""Characters of a neighbour's name after which an interface can be named, with the number of a
+parallel link."""
 
 
 def build_fabric(spec: LabSpec) -> Fabric:
@@ -112,12 +116,7 @@ class _Cabling(NamedTuple):
     @property
     def labels(self) -> tuple[str, str]:
         """The names of its ports: its own, or those of the neighbours."""
-        _, upper_node, parallel, wiring, *_ = self
-        lower, upper = wiring.ports
-        return (
-            lower or interface_name(upper_node, parallel),
-            upper or interface_name(self.lower, parallel),
-        )
+        return port_names(self.lower, self.upper, self.parallel, self.wiring)
 
 
 def _cablings(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> Iterator[_Cabling]:
@@ -206,13 +205,19 @@ def _port(
 
 
 def _interfaces(layout: Layout, cablings: Sequence[_Cabling]) -> dict[str, dict[str, str]]:
-    """Of each node, Linux's names for the ports that have names of their own."""
-    labels: dict[str, list[str]] = {site.name: [] for site in layout.sites}
+    """Of each node with a port that has a name of its own, or one too long, Linux's names for its
+    ports; of others none."""
+    long = {site.name for site in layout.sites if len(site.name) > _MOST_OF_NEIGHBOUR}
+    labels: dict[str, list[str]] = {}
     for cabling in cablings:
-        if cabling.wiring.ports != USUAL.ports:
-            for node, label in zip((cabling.lower, cabling.upper), cabling.labels, strict=True):
+        ends = cabling.lower, cabling.upper
+        if cabling.wiring.ports != USUAL.ports or not long.isdisjoint(ends):
+            labels |= {node: [] for node in ends}
+    for cabling in cablings if labels else ():
+        for node, label in zip((cabling.lower, cabling.upper), cabling.labels, strict=True):
+            if node in labels:
                 labels[node].append(label)
-    return {node: interfaces_of(names) for node, names in labels.items() if names}
+    return {node: interfaces_of(of) for node, of in labels.items()}
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:

@@ -16,6 +16,7 @@ from rocelab.fabrics.graph import (
     NodeSpec,
     RoleName,
     check_name,
+    check_ports,
     role_named,
     site_of,
     tiered,
@@ -77,7 +78,9 @@ class GraphSpec(FabricKind):
             numbered.append(
                 Site(site.name, site.role, site.zone, asn, site.loopbacks, site.router_id)
             )
-        return Layout(tuple(numbered), tuple(attachments), tuple(cables))
+        layout = Layout(tuple(numbered), tuple(attachments), tuple(cables))
+        check_ports(layout, ("links",))
+        return layout
 
     @property
     def has_delays(self) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from rocelab.base.errors import SpecError
 from rocelab.fabrics.ports import interfaces_of
 from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.routes import expected_routes
@@ -102,6 +105,54 @@ def test_a_wrong_cable_is_named(tmp_path: Path, before: str, after: str, message
     assert message in _problem(tmp_path, cables=cables)
 
 
+DRAWING = """\
+graph {
+  subgraph pod { "leaf1":"a" -- "spine1":"a";
+  }
+  leaf2:b -- spine1 -- "leaf-3":"x/1" [mtu=9];
+  srv1 -- {leaf1}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        ("", "", ["cables.dot:4: fabric.links[0].mtu", "cables.dot:4: fabric.links[1].mtu"]),
+        ("[mtu=9]", "", []),
+        ('"spine1":"a"', '"spine1":"a" [mtu=7]', [".dot:2: fabric.links[3].mtu"]),
+        ("{leaf1}", "{leaf1} [mtu=7]", [".dot:1: fabric.links[2].mtu"]),
+    ],
+)
+def test_an_edge_of_a_drawing_is_refused_at_its_line(
+    tmp_path: Path, before: str, after: str, lines: list[str]
+) -> None:
+    """pydot has the edges of subgraphs last; one to a group has no line of its own."""
+    (tmp_path / "cables.dot").write_text(DRAWING.replace(before, after))
+    lab = LAB.replace("cables.csv", "cables.dot").replace("leaf: 65001-65100, ", "")
+    if not lines:
+        assert len(_lab(tmp_path, lab=lab).links) == 4
+        return
+    message = _problem(tmp_path, lab=lab)
+    assert all(line in message for line in lines), message
+
+
+def test_rows_after_links_of_the_file_keep_their_lines_and_files(tmp_path: Path) -> None:
+    further = "  links: [{a: leaf9:x, b: spine1:x, mtu: 3}]\n"
+    message = _problem(
+        tmp_path,
+        lab=LAB.replace("  nodes:\n", f"{further}  nodes:\n"),
+        cables=CABLES.replace(",100G", ",fast"),
+    )
+    assert "lab.yaml:5: fabric.links[0].mtu" in message
+    assert "cables.csv:6: fabric.links[5].rate" in message
+
+
+def test_a_list_without_cables_is_refused_at_its_own_first_line(tmp_path: Path) -> None:
+    header = CABLES.partition("\n")[0]
+    assert "cables.csv:1: fabric.links: " in _problem(tmp_path, cables=f"{header}\n")
+
+
 def test_a_rate_that_is_none_is_shown_in_the_list_of_cables(tmp_path: Path) -> None:
     assert "cables.csv:6: fabric.links[4].rate" in _problem(
         tmp_path, cables=CABLES.replace(",100G", ",fast")
@@ -154,3 +205,156 @@ def test_what_the_lab_is_does_not_depend_on_its_files(tmp_path: Path) -> None:
 )
 def test_ports_become_interfaces_that_linux_takes(ports: list[str], interfaces: list[str]) -> None:
     assert list(interfaces_of(ports).values()) == interfaces
+
+
+NODES = {"leaf*": {"role": "leaf"}, "spine*": {"role": "spine"}, "srv*": {"role": "server"}}
+
+
+def _graph(*links: object, **keys: Any) -> Fabric:
+    fabric = {"kind": "graph", "nodes": NODES, "links": list(links)}
+    return plan(LabSpec.model_validate({"name": "drawn", "fabric": fabric, **keys}))
+
+
+def _ends(fabric: Fabric) -> dict[str, tuple[str | None, str | None]]:
+    return {link.name: (link.a.address, link.b.address) for link in fabric.links}
+
+
+def test_a_port_without_a_name_is_not_called_as_another() -> None:
+    with pytest.raises(ValidationError, match="leaf1 has 2 ports spine1"):
+        _graph("leaf1 -- spine1", "leaf1:spine1 -- spine2:x", "srv1 -- leaf1")
+
+
+def test_ports_named_after_long_neighbours_have_interfaces_that_differ() -> None:
+    """A node's name has up to 40 characters, an interface's 15."""
+    far = ["spine-of-hall-1-number-1", "spine-of-hall-2-number-1"]
+    fabric = _graph(*(f"leaf1 -- {name}" for name in far), "srv1 -- leaf1")
+    ports = [link.a for link in fabric.trunks]
+    assert [port.name for port in ports] == far
+    assert [port.interface for port in ports] == ["hall-1-number-1", "hall-2-number-1"]
+    assert [link.b.interface for link in fabric.trunks] == ["leaf1", "leaf1"]
+
+
+def test_addresses_of_a_link_are_of_its_ends_however_it_is_written() -> None:
+    pair = ["10.1.0.9/30", "10.1.0.10/30"]
+    fabric = _graph(
+        {"a": "spine1:p1", "b": "leaf1:p1", "addresses": pair},
+        {"a": "leaf1:p2", "b": "srv1:e0", "addresses": ["10.2.0.1/31", "10.2.0.0/31"]},
+        "srv2:e0 -- leaf1:p3",
+    )
+    assert _ends(fabric) == {
+        "srv1:e0": ("10.2.0.0/31", "10.2.0.1/31"),
+        "srv2:e0": ("198.18.0.0/31", "198.18.0.1/31"),
+        "leaf1:p1": ("10.1.0.10/30", "10.1.0.9/30"),
+    }
+    assert {"10.2.0.0/31", "198.18.0.0/30"} <= {
+        prefix.prefix for prefix in fabric.prefixes_of["leaf1"]
+    }
+
+
+def test_no_pool_hands_out_an_address_that_a_link_has() -> None:
+    links: list[object] = [
+        {"a": "leaf1:p1", "b": "spine1:p1", "addresses": ["10.1.0.0/31", "10.1.0.1/31"]},
+        {"a": "leaf1:p2", "b": "spine2:p1", "addresses": ["10.1.0.4/31", "10.1.0.5/31"]},
+        "leaf2:p1 -- spine1:p2",
+        "leaf2:p2 -- spine2:p2",
+        "srv1:e0 -- leaf1:h1",
+    ]
+    fabric = _graph(*links, addresses={"links": "10.1.0.0/28"})
+    ends = [link.a.address for link in fabric.trunks]
+    assert ends == ["10.1.0.0/31", "10.1.0.4/31", "10.1.0.2/31", "10.1.0.6/31"]
+
+
+def test_a_dual_lab_takes_of_each_family_what_is_given_of_it() -> None:
+    link = {"a": "leaf1:p1", "b": "spine1:p1", "addresses": ["2001:db8::2/127", "2001:db8::3/127"]}
+    nodes = {"leaf1": {"role": "leaf", "loopback": "2001:db8:1::1"}, **NODES}
+    fabric = {"kind": "graph", "nodes": nodes, "links": [link, "srv1:e0 -- leaf1:h1"]}
+    keys = {"name": "dual", "fabric": fabric, "addresses": {"family": "dual"}}
+    made = plan(LabSpec.model_validate(keys))
+    (trunk,), leaf = made.trunks, made.node("leaf1")
+    assert (trunk.a.other_address, trunk.b.other_address) == ("2001:db8::2/127", "2001:db8::3/127")
+    assert (trunk.a.address, trunk.b.address) == ("198.18.0.6/31", "198.18.0.7/31")
+    assert (leaf.loopback, leaf.other_loopback) == ("198.18.0.2", "2001:db8:1::1")
+    assert leaf.router_id == "198.18.0.2"
+    (nic,) = made.nics("srv1")
+    assert (nic.links[0].a.address, nic.links[0].a.other_address) == (
+        "198.18.0.0/31",
+        "2001:2::/127",
+    )
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        (["10.0.0.0/31", "10.0.0.0/31"], "expected two addresses of one network"),
+        (["10.0.0.0/31", "10.0.0.3/31"], "expected two addresses of one network"),
+        (["10.0.0.1", "10.0.0.0/31"], "an address with its length"),
+        ([["10.0.0.0/31", "10.0.0.1/31"], ["10.0.0.2/31", "10.0.0.3/31"]], "at most one of ipv4"),
+    ],
+)
+def test_addresses_that_do_not_reach_each_other_are_refused(
+    links: list[object], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        _graph({"a": "leaf1:p1", "b": "spine1:p1", "addresses": links}, "srv1 -- leaf1")
+
+
+def test_two_links_of_one_network_and_an_address_that_a_loopback_has_are_refused() -> None:
+    one = {"a": "leaf1:p1", "b": "spine1:p1", "addresses": ["10.1.0.1/24", "10.1.0.2/24"]}
+    other = {"a": "leaf1:p2", "b": "spine2:p1", "addresses": ["10.1.0.3/24", "10.1.0.4/24"]}
+    with pytest.raises(ValidationError, match=r"2 links have addresses of 10\.1\.0\.0/24"):
+        _graph(one, other, "srv1 -- leaf1")
+    nodes = {"leaf1": {"loopback": "10.1.0.2"}}
+    with pytest.raises(ValidationError, match=r"10\.1\.0\.2 is the address of 2 ports"):
+        _graph(one, "srv1 -- leaf1", overrides={"nodes": nodes})
+
+
+def test_two_links_of_a_nic_are_ports_that_share_its_address() -> None:
+    ports = [{"a": f"srv1:e{n}", "b": f"leaf{n}:h1", "nic": 1} for n in (1, 2)]
+    fabric = _graph(*ports, "srv1:e3 -- leaf1:h2", "leaf1 -- spine1", "leaf2 -- spine1")
+    first, second = fabric.nics("srv1")
+    assert [link.name for link in first.links] == ["srv1:e1", "srv1:e2"]
+    assert len({link.a.address for link in first.links}) == 1
+    assert all(link.a.is_shared for link in first.links)
+    assert [link.name for link in second.links] == ["srv1:e3"]
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"b": "leaf1:h2"}, "NIC 1 of srv1 has 2 ports on leaf1, leaf1"),
+        (
+            {"b": "leaf2:h2", "addresses": ["10.0.0.0/31", "10.0.0.1/31"]},
+            "NIC 1 of srv1 has two ports and addresses of its links",
+        ),
+        ({"a": "leaf1:h9", "b": "leaf2:h2"}, "has a nic and joins two switches"),
+    ],
+)
+def test_ports_that_are_no_nic_are_refused(second: dict[str, object], message: str) -> None:
+    first = {"a": "srv1:e1", "b": "leaf1:h1", "nic": 1}
+    with pytest.raises(ValidationError, match=message):
+        _graph(first, {"a": "srv1:e2", "nic": 1, **second})
+
+
+def test_a_server_on_a_spine_leaves_the_fabric_without_tiers() -> None:
+    assert _graph("leaf1 -- spine1", "srv1 -- leaf1").is_tiered
+    assert not _graph("leaf1 -- spine1", "srv1 -- leaf1", "srv2 -- spine1").is_tiered
+
+
+def test_identifiers_come_from_their_pool_and_pass_over_those_of_nodes() -> None:
+    links = ("leaf1 -- spine1", "leaf2 -- spine1", "srv1 -- leaf1")
+    nodes = {"leaf2": {"router_id": "10.5.0.0"}}
+    pool = {"family": "ipv6", "router_ids": "10.5.0.0/30"}
+    fabric = _graph(*links, addresses=pool, overrides={"nodes": nodes})
+    assert {node.name: node.router_id for node in fabric.switches} == {
+        "leaf1": "10.5.0.1",
+        "spine1": "10.5.0.2",
+        "leaf2": "10.5.0.0",
+    }
+    message = r"10\.5\.0\.0/31 has 1 BGP identifiers, and 2 switches need one"
+    with pytest.raises(ValidationError, match=message):
+        _graph(*links, addresses={**pool, "router_ids": "10.5.0.0/31"}, overrides={"nodes": nodes})
+
+
+def test_identifiers_of_an_ipv4_lab_come_from_its_pool_too() -> None:
+    fabric = _graph("leaf1 -- spine1", "srv1 -- leaf1", addresses={"router_ids": "10.5.0.0/30"})
+    assert [node.router_id for node in fabric.switches] == ["10.5.0.0", "10.5.0.1"]
