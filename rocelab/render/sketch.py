@@ -120,7 +120,7 @@ def servers_are_stacked(fabric: Fabric) -> bool:
 
 
 def _band(fabric: Fabric, division: Division) -> Band:
-    if not division.zones:
+    if not division.zones or _some_are_outside(fabric, division):
         return Band(division, (_zone(fabric, division, None, MAX_PER_TIER),))
     several = len(division.zones) > 1
     limit = MAX_PER_TIER // 2 if several else MAX_PER_TIER
@@ -133,9 +133,18 @@ def _band(fabric: Fabric, division: Division) -> Band:
     return Band(division, (drawn[0], *middle, *drawn[1:]))
 
 
+def _some_are_outside(fabric: Fabric, division: Division) -> bool:
+    """Whether a node of a division is in none of its zones: it has one box of all then."""
+    return any(node.role in division.roles and node.zone is None for node in fabric.nodes)
+
+
 def _zone(fabric: Fabric, division: Division, zone: int | None, limit: int) -> ZoneSketch:
     members = {
-        role: [node for node in fabric.nodes if node.role is role and node.zone == zone]
+        role: [
+            node
+            for node in fabric.nodes
+            if node.role is role and (zone is None or node.zone == zone)
+        ]
         for role in division.roles
     }
     tiers = [_tier(fabric, role, members[role], limit) for role in division.roles if role.tier > 0]

@@ -139,12 +139,16 @@ def node_number(network: Network, name: str) -> int:
 
 
 def _link(network: Network, name: str) -> int:
-    """A link by either of its ends."""
+    """A link by either of its ends, a node and its port, or by its two nodes if it is the only
+    one."""
     near, _, interface = name.partition(":")
     node = node_number(network, near)
     links: list[int] = _links_at(network, [node]).tolist()
     sends = (2 * link + int(network.lower[link] != node) for link in links)
     names = [network.send_name(send).partition(":")[2] for send in sends]
+    far = [network.node_names[network.lower[k] + network.upper[k] - node] for k in links]
+    if interface not in names and far.count(interface) == 1:
+        return links[far.index(interface)]
     if interface not in names:
         raise _unknown(f"{near} has no link to {interface}", interface, names)
     return links[names.index(interface)]

@@ -20,7 +20,8 @@ from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
 from rocelab.render.graph import mermaid, svg
-from rocelab.render.sketch import MAX_PER_TIER
+from rocelab.render.sketch import MAX_PER_TIER, sketch
+from tests.helpers.labs import planned
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -231,3 +232,11 @@ def test_every_kind_of_fabric_is_said_in_mermaid_with_nothing_twice(shape: str) 
 def test_the_same_fabric_gives_the_same_picture(draw: object) -> None:
     assert callable(draw)
     assert draw(fabric_of("zones")) == draw(fabric_of("zones"))
+
+
+def test_nodes_outside_of_zones_are_drawn_with_those_inside() -> None:
+    fabric = planned("half-migrated")
+
+    drawn = Counter(name for cell in sketch(fabric).cells for name in cell.nodes)
+
+    assert drawn == Counter(node.name for node in fabric.nodes)

@@ -203,6 +203,13 @@ def test_targets_are_found_by_the_names_of_the_lab(clos: Network, hpn: Network) 
     assert touched(hpn, "fail nic srv1-2:3") == ["srv1-2:tor3a", "srv1-2:tor3b"]
 
 
+def test_a_link_has_the_names_of_its_ports_and_those_of_its_nodes() -> None:
+    network = network_of(load_spec(find_lab("half-migrated")))
+
+    assert touched(network, "fail border1:border2") == touched(network, "fail border2:swp9")
+    assert touched(network, "fail old-spine1:eth1/1") == ["old-leaf1:swp1"]
+
+
 def test_random_links_are_the_seeds_choice(clos: Network) -> None:
     def drawn(seed: int) -> set[int]:
         spec = TimelineSpec(events=[{"fail": "2 random links of rtsw1"}], seed=seed)
