@@ -266,7 +266,11 @@ def test_no_pool_hands_out_an_address_that_a_link_has() -> None:
 
 def test_a_dual_lab_takes_of_each_family_what_is_given_of_it() -> None:
     link = {"a": "leaf1:p1", "b": "spine1:p1", "addresses": ["2001:db8::2/127", "2001:db8::3/127"]}
-    nodes = {"leaf1": {"role": "leaf", "loopback": "2001:db8:1::1"}, **NODES}
+    nodes = {
+        "leaf1": {"role": "leaf", "loopback": "2001:db8:1::1"},
+        "spine1": {"role": "spine", "loopback": ["2001:db8:1::2"]},
+        **NODES,
+    }
     fabric = {"kind": "graph", "nodes": nodes, "links": [link, "srv1:e0 -- leaf1:h1"]}
     keys = {"name": "dual", "fabric": fabric, "addresses": {"family": "dual"}}
     made = plan(LabSpec.model_validate(keys))
@@ -275,6 +279,8 @@ def test_a_dual_lab_takes_of_each_family_what_is_given_of_it() -> None:
     assert (trunk.a.address, trunk.b.address) == ("198.18.0.6/31", "198.18.0.7/31")
     assert (leaf.loopback, leaf.other_loopback) == ("198.18.0.2", "2001:db8:1::1")
     assert leaf.router_id == "198.18.0.2"
+    spine = made.node("spine1")
+    assert (spine.loopback, spine.other_loopback) == ("198.18.0.4", "2001:db8:1::2")
     (nic,) = made.nics("srv1")
     assert (nic.links[0].a.address, nic.links[0].a.other_address) == (
         "198.18.0.0/31",

@@ -7,7 +7,9 @@ from ipaddress import ip_network
 import pytest
 
 from rocelab.base.family import Family
+from rocelab.labfile.model import LabSpec
 from rocelab.planning.addresses import AddressRange, AddressUse, address_plan
+from rocelab.planning.build import plan
 from tests.helpers.labs import planned
 
 
@@ -64,3 +66,16 @@ def test_zones_have_ranges_of_their_own() -> None:
     blocks = {part.zone: part for part in ranges if part.use is AddressUse.BLOCK}
     assert (blocks[1].last, blocks[2].first) == ("198.18.0.12/30", "198.18.0.16/30")
     assert {part.zone for part in ranges if part.roles == ("atsw",)} == {None}
+
+
+def test_a_dual_lab_has_ranges_of_both_families_and_none_of_shared_addresses() -> None:
+    hpn = {"kind": "hpn", "segments": 1, "servers_per_segment": 1, "rails": 1, "aggs": 1}
+    keys = {"name": "x", "fabric": hpn, "addresses": {"family": "dual"}}
+    ranges = address_plan(plan(LabSpec.model_validate(keys)), by_zone=False)
+    uses = {(part.use, part.family, part.roles): part.count for part in ranges if part.family}
+    for family in Family:
+        assert uses[AddressUse.LOOPBACK, family, ("tor",)] == 2
+        assert uses[AddressUse.NIC, family, ("tor",)] == 1
+        assert uses[AddressUse.BLOCK, family, ("tor",)] == 1
+        assert (AddressUse.LINK, family, ("server", "tor")) not in uses
+        assert uses[AddressUse.LINK, family, ("tor", "agg")] == 2

@@ -1,0 +1,77 @@
+"""Nodes and links that a file calls by their place, in fabrics with tiers and without."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocelab.base.errors import InputError
+from rocelab.faults.selectors import LinkSelector, node_name
+from rocelab.labfile.model import LabSpec
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+
+NODES = {"leaf*": {"role": "leaf"}, "spine*": {"role": "spine"}, "srv*": {"role": "server"}}
+LINKS = [
+    "leaf1:eth1/1 -- spine1:p1",
+    "leaf1:eth1/2 -- spine2:p1",
+    "leaf2:eth1/1 -- spine1:p2",
+    "leaf2:eth1/2 -- leaf1:eth1/3",
+    "srv1:e0 -- leaf1:h0",
+    "srv1:e1 -- leaf2:h0",
+]
+
+
+@pytest.fixture(name="fabric")
+def _fabric() -> Fabric:
+    fabric = {"kind": "graph", "nodes": NODES, "links": LINKS}
+    return plan(LabSpec.model_validate({"name": "uneven", "fabric": fabric}))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("leaf#1", "leaf1"),
+        ("rtsw#2", "leaf2"),
+        ("spine#2", "spine2"),
+        ("server#1", "srv1"),
+        ("leaf2", "leaf2"),
+    ],
+)
+def test_a_place_is_of_the_tier_that_its_role_has_elsewhere(
+    fabric: Fabric, text: str, name: str
+) -> None:
+    """All switches of a fabric without tiers are of one."""
+    assert not fabric.is_tiered
+    assert node_name(fabric, text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("leaf#3", "has no leaf#3: 2 nodes of its tier"), ("lef#1", "lef is not a role of nodes")],
+)
+def test_a_place_that_is_not_there_is_named(fabric: Fabric, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        node_name(fabric, text)
+
+
+@pytest.mark.parametrize(
+    ("selector", "link"),
+    [
+        ("leaf1:eth1/2", "leaf1:eth1/2"),
+        ("leaf1:eth1-2", "leaf1:eth1/2"),
+        ("spine1:leaf2", "leaf2:eth1/1"),
+        ("spine1:leaf#2", "leaf2:eth1/1"),
+        ({"node": "leaf1", "uplink": 3}, "leaf2:eth1/2"),
+        ({"node": "srv1", "uplink": 2}, "srv1:e1"),
+    ],
+)
+def test_a_link_is_found_by_port_interface_neighbour_and_number(
+    fabric: Fabric, selector: object, link: str
+) -> None:
+    assert LinkSelector.model_validate(selector).find(fabric).name == link
+
+
+def test_a_switch_without_tiers_has_no_uplink_to_a_server(fabric: Fabric) -> None:
+    with pytest.raises(InputError, match="leaf1 has no uplink 4") as refused:
+        LinkSelector.model_validate({"node": "leaf1", "uplink": 4}).find(fabric)
+    assert refused.value.hint == "it has 3"
