@@ -364,3 +364,14 @@ def test_identifiers_come_from_their_pool_and_pass_over_those_of_nodes() -> None
 def test_identifiers_of_an_ipv4_lab_come_from_its_pool_too() -> None:
     fabric = _graph("leaf1 -- spine1", "srv1 -- leaf1", addresses={"router_ids": "10.5.0.0/30"})
     assert [node.router_id for node in fabric.switches] == ["10.5.0.0", "10.5.0.1"]
+
+
+def test_a_nic_takes_of_a_pool_what_is_not_given_of_that_family() -> None:
+    ends = ["2001:db8::/127", "2001:db8::1/127"]
+    links = [{"a": "srv1:e0", "b": "leaf1:h1", "addresses": ends}, "leaf1 -- spine1"]
+    fabric = _graph(*links, addresses={"family": "dual"})
+    (nic,) = fabric.nics("srv1")
+    port = nic.links[0].a
+    assert (port.address, port.other_address) == ("198.18.0.0/31", "2001:db8::/127")
+    prefixes = {prefix.prefix for prefix in fabric.prefixes_of["leaf1"]}
+    assert {"198.18.0.0/30", "2001:db8::/127"} <= prefixes

@@ -281,3 +281,80 @@ def test_an_edge_to_a_group_is_a_link_to_each(tmp_path: Path) -> None:
         (("leaf2", None), ("spine1", None)),
         (("leaf2", None), ("spine2", None)),
     ]
+
+
+def test_an_end_of_sonic_that_is_turned_gives_its_addresses_to_the_right_ends(
+    tmp_path: Path,
+) -> None:
+    """Only the second switch has the addresses, its own first."""
+    leaf = _switch("leaf-01", 65101, "10.9.0.1") | {
+        "DEVICE_NEIGHBOR": {"Ethernet0": {"name": "spine-01", "port": "Ethernet8"}},
+        "PORT": {"Ethernet0": {"speed": "2500"}},
+    }
+    leaf["LOOPBACK_INTERFACE"] |= {"Loopback1|10.9.9.9/32": {}, "Loopback0|2001:db8::1/128": {}}
+    spine = _switch("spine-01", 65200, "10.9.0.2") | {
+        "DEVICE_NEIGHBOR": {"Ethernet8": {"name": "leaf-01", "port": "Ethernet0"}},
+        "INTERFACE": {"Ethernet8|10.1.0.1/31": {}},
+        "BGP_NEIGHBOR": {"10.1.0.0": {"name": "leaf-01", "local_addr": "10.1.0.1"}},
+    }
+    _written(tmp_path, "sw/a/config_db.json", leaf)
+    _written(tmp_path, "sw/b/config_db.json", spine)
+    fabric = _fabric(tmp_path / "sw", servers=1)
+    (trunk,) = fabric.trunks
+    assert (trunk.a.node, trunk.a.address) == ("leaf-01", "10.1.0.0/31")
+    assert (trunk.b.node, trunk.b.address) == ("spine-01", "10.1.0.1/31")
+    assert trunk.rate_bps == 2500 * 10**6
+    node = fabric.node("leaf-01")
+    assert (node.loopback, node.other_loopback) == ("10.9.0.1", "2001:db8::1")
+
+
+def test_members_of_a_channel_are_links_and_the_first_has_its_addresses(tmp_path: Path) -> None:
+    ports = {f"Ethernet{n}": {"name": "spine-01", "port": f"Ethernet{n}"} for n in (0, 4)}
+    leaf = _switch("leaf-01", 65101, "10.9.0.1") | {
+        "DEVICE_NEIGHBOR": ports,
+        "PORTCHANNEL_MEMBER": {"PortChannel1|Ethernet0": {}, "PortChannel1|Ethernet4": {}},
+        "PORTCHANNEL_INTERFACE": {"PortChannel1|10.1.0.0/31": {}},
+        "BGP_NEIGHBOR": {
+            "10.1.0.1": {"name": "spine-01", "asn": "65200", "local_addr": "10.1.0.0"}
+        },
+    }
+    path = _written(tmp_path, "sw/leaf-01/config_db.json", leaf).parent.parent
+    imported = read_topology(path, {})
+    assert [link.addresses for link in imported.links] == [(("10.1.0.0/31", "10.1.0.1/31"),), ()]
+    assert list(imported.left_out) == [
+        "leaf-01:Ethernet4 as a member of PortChannel1: its own link here"
+    ]
+    assert imported.nodes["spine-01"].asn == 65200
+
+
+def test_a_port_that_lldp_identifies_by_its_mac_is_called_as_described(tmp_path: Path) -> None:
+    port = {"id": {"type": "mac", "value": "00:00:5e:00:53:02"}, "descr": "Ethernet7"}
+    chassis = {"spine1.example.net": {"id": {"type": "mac", "value": "00:00:5e:00:53:01"}}}
+    document = {"lldp": {"interface": [{"swp1": {"chassis": chassis, "port": port}}]}}
+    (link,) = read_topology(_written(tmp_path, "leaf1.json", document), {}).links
+    assert (link.a, link.b) == (("leaf1", "swp1"), ("spine1", "Ethernet7"))
+
+
+def test_delays_of_a_list_of_cables_are_the_labs(tmp_path: Path) -> None:
+    rows = "a_node,a_port,b_node,b_port,delay,mtu\nleaf1,e0,spine1,e0,2us,4200\n"
+    (link,) = _fabric(_written(tmp_path, "c.csv", rows)).links
+    assert (link.delay_ns, link.mtu) == (2000, 4200)
+
+
+def test_speeds_of_a_drawing_are_rates(tmp_path: Path) -> None:
+    path = _written(tmp_path, "x.dot", 'graph { leaf1 -- spine1 [speed="25G", mtu="4200"] }')
+    (link,) = _fabric(path).links
+    assert (link.rate_bps, link.mtu) == (25 * 10**9, 4200)
+
+
+def test_a_lab_of_ipv6_alone_is_not_dual_and_nodes_get_names_that_a_lab_has(
+    tmp_path: Path,
+) -> None:
+    leaf = _switch("1.leaf", 65101, "2001:db8::1")
+    leaf["LOOPBACK_INTERFACE"] = {"Loopback0|2001:db8::1/128": {}}
+    leaf["DEVICE_NEIGHBOR"] = {"Ethernet0": {"name": "spine 1", "port": "Ethernet8"}}
+    path = _written(tmp_path, "config_db.json", leaf)
+    fabric = _fabric(path, "spine*=spine", servers=1)
+    assert fabric.family == "ipv6"
+    assert not fabric.is_dual
+    assert [node.name for node in fabric.switches] == ["n1.leaf", "spine-1"]
