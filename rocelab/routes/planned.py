@@ -64,7 +64,9 @@ def _planned(fabric: Fabric, node: str, routes: Mapping[str, NextHops]) -> Fib:
                 hint=f"set routing.max_paths to {len(links)} or more",
             )
         hops = [
-            NextHop(link.port(node).interface, _gateway(fabric, link.far(node), prefix))
+            NextHop(
+                link.port(node).interface, gateway_of(fabric, link.far(node), Family.of(prefix))
+            )
             for link in links
         ]
         hops.sort(key=lambda hop: int(ipaddress.ip_address(hop.gateway or 0)))
@@ -72,11 +74,11 @@ def _planned(fabric: Fabric, node: str, routes: Mapping[str, NextHops]) -> Fib:
     return Fib((*connected, *learnt))
 
 
-def _gateway(fabric: Fabric, far: Port, prefix: str) -> str | None:
+def gateway_of(fabric: Fabric, far: Port, family: Family) -> str | None:
     """The address of a next hop. Of IPv6 FRR takes the link-local one."""
     if not fabric.numbered:
         return None
-    is_link_local = Family.of(prefix) is Family.IPV6 and fabric.spec.routing.stack == DEFAULT_STACK
+    is_link_local = family is Family.IPV6 and fabric.spec.routing.stack == DEFAULT_STACK
     return far.link_local if is_link_local else far.ip
 
 

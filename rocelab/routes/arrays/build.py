@@ -26,6 +26,7 @@ from rocelab.planning.build import build_fabric, hash_seed
 from rocelab.planning.fabric import Fabric
 from rocelab.routes.arrays.network import Network, NetworkDetails
 from rocelab.routes.flows import Bytes
+from rocelab.routes.planned import gateway_of
 
 IPV4_END = 2**32
 
@@ -124,7 +125,10 @@ def _details(fabric: Fabric) -> NetworkDetails:
     sends = [
         (link.port(at.node), link.far(at.node)) for link in fabric.links for at in (link.a, link.b)
     ]
-    gateways = [0 if far.address is None else number_of(far.ip) for _, far in sends]
+    gateways = [
+        0 if far.address is None else number_of(gateway_of(fabric, far, fabric.family) or far.ip)
+        for _, far in sends
+    ]
     rank = [number_of(node.router_id) if node.router_id else 0 for node in fabric.nodes]
     return NetworkDetails(
         ports=tuple(port.name for port, _ in sends),

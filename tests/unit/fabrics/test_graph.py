@@ -197,6 +197,8 @@ def test_what_the_lab_is_does_not_depend_on_its_files(tmp_path: Path) -> None:
     [
         (["Ethernet0", "swp1"], ["Ethernet0", "swp1"]),
         (["eth1/1", "eth1-1"], ["eth1-1~2", "eth1-1"]),
+        (["eth1/1", "eth1:1"], ["eth1-1", "eth1-1~2"]),
+        (["one/card-8/port-12", "two/card-8/port-12"], ["card-8-port-12", "two-card-8-po~2"]),
         (["HundredGigE0/0/0/12"], ["Hu0-0-0-12"]),
         (["et-0/0/0:1"], ["et-0-0-0-1"]),
         (["TenGigabitEthernet1/0/1", "TenGigabitEthernet1/0/2"], ["Te1-0-1", "Te1-0-2"]),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -16,6 +17,7 @@ from rocelab.planning.build import plan
 from rocelab.planning.routes import spread
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.graph import GraphRoutes, routes_of
+from rocelab.routes.planned import planned_fibs
 
 
 @st.composite
@@ -102,3 +104,48 @@ def test_a_link_that_is_changed_has_its_own_values_and_the_same_routes() -> None
                 sends = routes.members(hops, 0).tolist() if hops.count[0] else []
                 groups.append([one.send_name(send) for send in sends])
             assert groups[0] == groups[1]
+
+
+@pytest.mark.parametrize(
+    ("family", "prefix_of", "length", "ports"),
+    [
+        ("ipv4", "10.1.0.{}/31", "/30", ["e2", "e3", "e1"]),
+        ("ipv6", "2001:db8::{}/127", "/126", ["e1", "e2", "e3"]),
+    ],
+)
+def test_next_hops_are_in_the_order_of_their_gateways(
+    family: str, prefix_of: str, length: str, ports: list[str]
+) -> None:
+    """Those of IPv6 are link-local, and follow from the links' numbers."""
+    nodes = {"leaf*": {"role": "leaf"}, "spine*": {"role": "spine"}, "srv*": {"role": "server"}}
+    pairs = {1: (4, 5), 2: (0, 1), 3: (3, 2)}
+    links: list[object] = [
+        {
+            "a": f"leaf1:e{n}",
+            "b": f"spine{n}:p1",
+            "addresses": [prefix_of.format(end) for end in pair],
+        }
+        for n, pair in pairs.items()
+    ]
+    links += [f"spine{n} -- leaf2" for n in pairs]
+    links += ["srv1:e -- leaf2:h", "srv2:e -- leaf1:h"]
+    fabric = {"kind": "graph", "nodes": nodes, "links": links}
+    keys = {"name": "x", "fabric": fabric, "addresses": {"family": family}}
+    spec = LabSpec.model_validate(keys)
+    network = network_of(spec)
+    routes = routes_of(network)
+    number = {network.nic_name(nic): nic for nic in range(network.nics)}
+
+    def names(node: str, nic: str) -> list[str]:
+        at = np.array([network.node_number(node)], np.int32)
+        hops = routes.next_hops(at, np.array([number[nic]], np.int32))
+        return [network.send_name(send) for send in routes.members(hops, 0).tolist()]
+
+    assert names("leaf1", "srv1:1") == [f"leaf1:{port}" for port in ports]
+    assert names("leaf1", "srv2:1") == ["leaf1:h"]
+    (prefix,) = (
+        prefix for prefix in plan(spec).prefixes_of["leaf2"] if prefix.prefix.endswith(length)
+    )
+    route = planned_fibs(plan(spec), [prefix])("leaf1").lookup(prefix.prefix.partition("/")[0])
+    assert route is not None
+    assert [hop.interface for hop in route.next_hops] == ports
