@@ -198,3 +198,28 @@ def test_a_switch_without_servers_announces_its_loopback_alone() -> None:
     nodes = {"rtsw1": {"loopback": "10.9.9.9"}}
     fabric = _lab(remove=["srv1-1"], nodes=nodes)
     assert [prefix.prefix for prefix in fabric.prefixes_of["rtsw1"]] == ["10.9.9.9/32"]
+
+
+def test_a_nic_keeps_the_name_of_its_port_where_one_before_it_is_missing() -> None:
+    clos = {"racks": 2, "servers_per_rack": 1, "nics_per_server": 2}
+    overrides = {"remove": ["srv1-1:rtsw1"]}
+    fabric = plan(LabSpec.model_validate({"name": "x", "fabric": clos, "overrides": overrides}))
+    (link,) = fabric.links_of["srv1-1"]
+    assert (link.name, str(link.b)) == ("srv1-1:rtsw1-2", "rtsw1:srv1-1-2")
+
+
+def test_a_link_has_the_queues_that_its_exception_names() -> None:
+    keys = {
+        "fabric": {"racks": 2},
+        "overrides": {"links": {"rtsw1:ctsw1": {"queues": "wan"}}},
+        "queues": {"buffer": "800KB", "links": {"wan": {"buffer": "100KB"}}},
+    }
+    fabric = plan(LabSpec.model_validate({"name": "x", **keys}))
+    assert [link.name for link in fabric.links if link.queues == "wan"] == ["rtsw1:ctsw1"]
+    queues = plan_queues(fabric)
+    kinds = {end: queues.port_of[end].kind for end in queues.port_of}
+    of_link = {kinds["rtsw1", "ctsw1"], kinds["ctsw1", "rtsw1"]}
+    assert len(of_link) == 1
+    assert of_link.isdisjoint(
+        kind for end, kind in kinds.items() if end not in {("rtsw1", "ctsw1"), ("ctsw1", "rtsw1")}
+    )
