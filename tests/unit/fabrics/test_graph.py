@@ -164,6 +164,8 @@ def test_a_rate_that_is_none_is_shown_in_the_list_of_cables(tmp_path: Path) -> N
     [
         ("links: 10.1.0.0/24", "links: 10.1.0.0/29", "lab.yaml:12: addresses.links: 10.1.0.0/29"),
         ("servers: 10.2.0.0/20", "servers: 10.1.0.0/16", "overlaps links 10.1.0.0/24"),
+        ("servers: 10.2.0.0/20", "servers: 10.2.0.0/31", "give addresses.servers a shorter prefix"),
+        ("servers: 10.2.0.0/20", "servers: fd00::/64", "lab.yaml:13: addresses.servers: fd00::/64"),
         ("servers: 10.2.0.0/20", "servers: 10.2.0.1/20", "did you mean 10.2.0.0/20?"),
         ("leaf: 65001-65100", "leaf: 65001-65001", "need 2 AS numbers, and 65001-65001 has 1"),
         ("spine: 65200", "spine: 64999", "leaf1 and its neighbour spine1 have one AS number"),
@@ -183,6 +185,14 @@ def test_no_pool_hands_out_an_address_that_a_node_has(tmp_path: Path) -> None:
     fabric = _lab(tmp_path, lab=LAB.replace("10.0.0.77", "10.0.0.1"))
     loopbacks = [node.loopback for node in fabric.switches]
     assert len(set(loopbacks)) == len(loopbacks) == 5
+
+
+def test_pools_may_be_one(tmp_path: Path) -> None:
+    shared = "servers: 10.1.0.0/24"
+    fabric = _lab(tmp_path, lab=LAB.replace("servers: 10.2.0.0/20", shared))
+    ends = [str(end.ip) for link in fabric.links for end in (link.a, link.b)]
+    assert len(set(ends)) == len(ends)
+    assert all(end.startswith("10.1.0.") for end in ends)
 
 
 def test_what_the_lab_is_does_not_depend_on_its_files(tmp_path: Path) -> None:

@@ -223,3 +223,9 @@ def test_a_link_has_the_queues_that_its_exception_names() -> None:
     assert of_link.isdisjoint(
         kind for end, kind in kinds.items() if end not in {("rtsw1", "ctsw1"), ("ctsw1", "rtsw1")}
     )
+
+
+def test_a_node_has_the_zone_that_its_exception_says() -> None:
+    fabric = _numbered(overrides={"nodes": {"z1-rtsw1": {"zone": 7}}})
+    zones = {node.name: node.zone for node in fabric.switches}
+    assert (zones["z1-rtsw1"], zones["z1-rtsw2"]) == (7, 1)
