@@ -58,6 +58,7 @@ def up(
     from rocelab.lab.lab import Lab
     from rocelab.lab.providers import provider_of
     from rocelab.observe.evidence.unconverged import keep_unconverged
+    from rocelab.planning.routes import unreachable
 
     if reuse and (options.image is not None or options.frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
@@ -89,6 +90,8 @@ def up(
         say(f"note: {text}")
     show_blocks(seconds_table(seconds))
     fabric = running.fabric
+    for text in unreachable(fabric):
+        note(text)
     say(
         f"lab {chosen.name} is up: {len(fabric.switches):,} switches, "
         f"{len(fabric.servers):,} servers, {sum(fabric.session_ends.values()) // 2:,} BGP sessions"

@@ -50,14 +50,11 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 
 def _print_plan(fabric: Fabric) -> None:
-    from rocelab.base.family import Family
     from rocelab.planning.fabric import RouteBasis
     from rocelab.planning.limits import lab_limits
     from rocelab.planning.routes import unreachable
 
-    lengths = {Family.IPV4: "/31", Family.IPV6: "/127"}
-    networks = " and ".join(f"a {lengths[family]}" for family in fabric.spec.addresses.families)
-    addressing = f"{networks} each" if fabric.numbered else "unnumbered (IPv6 link-local)"
+    addressing = f"{_networks(fabric)} each" if fabric.numbered else "unnumbered (IPv6 link-local)"
     nodes, links = counted(len(fabric.nodes), "node"), counted(len(fabric.links), "link")
     say(f"lab {fabric.name}: {nodes}, {links}")
     if fabric.basis is not RouteBasis.PLANNED:
@@ -69,7 +66,8 @@ def _print_plan(fabric: Fabric) -> None:
         else:
             say("Uplink ratios: not applicable, as the fabric has no tiers.")
     show_blocks(_ecmp_table(fabric), _address_table(fabric))
-    say(f"Links between switches: {addressing}.")
+    if fabric.trunks:
+        say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
     if fabric.servers:
         say(_room(fabric))
@@ -129,6 +127,14 @@ def _link_table(fabric: Fabric) -> Table:
             for (lower, upper, rate_bps, mtu), links in kinds.items()
         ),
     )
+
+
+def _networks(fabric: Fabric) -> str:
+    """`a /31`, `a /31 and a /127`, `a /30 or /31`: the networks of links between switches."""
+    primary = {link.a.address for link in fabric.trunks}
+    other = {link.a.other_address for link in fabric.trunks}
+    by_family = ({text.partition("/")[2] for text in of if text} for of in (primary, other))
+    return " and ".join(f"a /{' or /'.join(sorted(of))}" for of in by_family if of)
 
 
 def _warn(text: str) -> None:

@@ -85,6 +85,16 @@ def with_own_asns(layout: Layout) -> Layout:
     return replace(layout, sites=sites)
 
 
+def with_missing_asns(sites: Mapping[str, Site]) -> dict[str, Site]:
+    """The sites by name, each switch with an AS number: one that none has where it was missing."""
+    taken = {site.asn for site in sites.values()}
+    free = (number for number in range(ASN_BASE, 2**32 - 1) if number not in taken)
+    return {
+        name: replace(site, asn=next(free)) if site.role.is_switch and site.asn is None else site
+        for name, site in sites.items()
+    }
+
+
 def _numbers(role: str, rule: AsnRange, sites: list[Site], kept: set[int | None]) -> dict[str, int]:
     owners = list(dict.fromkeys(_owner(rule.each, site) for site in sites))
     free = (rule.number(place) for place in range(rule.count))

@@ -11,7 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from ipaddress import ip_address, ip_interface
+from ipaddress import (
+    IPv4Network,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
+)
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -27,6 +33,15 @@ MIN_RATE = 10**6
 MAX_RATE = 10 * 10**12
 SECOND_NS = 10**9
 MAX_ASN = 2**32 - 2
+_UNUSABLE = {
+    ip_network("0.0.0.0/8"): "reserved",
+    ip_network("127.0.0.0/8"): "loopback",
+    ip_network("169.254.0.0/16"): "link-local",
+    ip_network("224.0.0.0/3"): "multicast or reserved",
+    ip_network("::/127"): "reserved",
+    ip_network("fe80::/10"): "link-local",
+    ip_network("ff00::/8"): "multicast",
+}
 _RESERVED_ASNS = {23456: "AS_TRANS, RFC 6793", 65535: "reserved, RFC 7300"}
 _NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
 _PORT_NAME = re.compile(r"(?=.*[A-Za-z0-9])[!-~]+")
@@ -76,6 +91,22 @@ def check_asn(number: int) -> int:
     return number
 
 
+def check_unicast(text: str) -> str:
+    """An address or a prefix of which interfaces can have addresses. Raises RefusedError."""
+    network = ip_interface(text).network
+    unusable = next((use for other, use in _UNUSABLE.items() if overlap(network, other)), None)
+    if unusable is not None:
+        raise RefusedError(f"{text} has {unusable} addresses", "take others, such as 10.0.0.0/8")
+    return text
+
+
+def overlap(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    """Whether two prefixes have an address in common."""
+    first = max(one.network_address.packed, other.network_address.packed)
+    last = min(one.broadcast_address.packed, other.broadcast_address.packed)
+    return one.version == other.version and first <= last
+
+
 def _address(text: str) -> str:
     try:
         return str(ip_address(text))
@@ -117,7 +148,7 @@ RoleName = Annotated[str, AfterValidator(_role_name)]
 Asn = Annotated[int, Field(ge=1, le=MAX_ASN), AfterValidator(check_asn)]
 Rate = Annotated[RateBps, Field(ge=MIN_RATE, le=MAX_RATE)]
 Address = Annotated[str, AfterValidator(_address)]
-Interface = Annotated[str, AfterValidator(_with_length)]
+Interface = Annotated[str, AfterValidator(_with_length), AfterValidator(check_unicast)]
 
 
 class NodeSpec(SpecModel):
@@ -129,7 +160,7 @@ class NodeSpec(SpecModel):
     zone: Annotated[int | None, Field(ge=1, le=999, description="its zone, pod or plane")] = None
     asn: Annotated[Asn | None, Field(description="its AS number, of two or four bytes")] = None
     loopback: Annotated[
-        tuple[Address, ...],
+        tuple[Annotated[Address, AfterValidator(check_unicast)], ...],
         BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...]),
         AfterValidator(one_a_family),
         Field(strict=False, description="its loopback's address, or one of each family"),

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from rocelab.base.models import SpecModel
 from rocelab.base.wording import KeyPath, RefusedError, name_hint
+from rocelab.fabrics.asns import with_missing_asns
 from rocelab.fabrics.graph import (
     LinkSpec,
     NodeSpec,
@@ -100,8 +101,13 @@ def overridden(layout: Layout, overrides: OverridesSpec) -> Layout:
                 hint = name_hint(end.node, sites)
                 raise RefusedError(f"there is no node {end.node}", hint, keys=(("add", index),))
     nics, cables = wired(sites, overrides.add, ("add",))
+    sites = with_missing_asns(sites)
     used = {name for wire in wires for name in (wire.lower, wire.upper)}
     used |= {end.node for link in overrides.add for end in (link.a, link.b)}
+    if not used:
+        raise RefusedError(
+            "nothing is left of the fabric", "remove less of it", keys=(("remove",),)
+        )
     attachments = _by_server((*_attachments(wires, layout), *nics))
     changed = Layout(
         tuple(site for name, site in sites.items() if name in used),

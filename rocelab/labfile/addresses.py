@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv4Network, ip_interface, ip_network
 from itertools import combinations
 from typing import Annotated, Self
 
@@ -21,10 +21,18 @@ from rocelab.base.models import SHORT_FORM, SpecModel
 from rocelab.base.wording import KeyPath, RefusedError, described, shown
 from rocelab.fabrics.addressing import AddressSpaceFullError, default_space
 from rocelab.fabrics.asns import AsnRange, AsnsExhaustedError, Each
-from rocelab.fabrics.graph import MAX_ASN, RoleName, check_asn, one_a_family
+from rocelab.fabrics.graph import (
+    MAX_ASN,
+    RoleName,
+    check_asn,
+    check_unicast,
+    one_a_family,
+    overlap,
+)
 from rocelab.fabrics.layout import Layout
 from rocelab.fabrics.numbers import Numbers, Pools, numbers_of
 
+_ONE_NUMBER = "a number of four bytes is one number: 1.10 is 65546"
 _POOLS = ("loopbacks", "links", "servers")
 
 
@@ -53,7 +61,7 @@ def _listed(value: object) -> object:
 
 
 Pool = Annotated[
-    tuple[Annotated[str, AfterValidator(_network)], ...],
+    tuple[Annotated[str, AfterValidator(_network), AfterValidator(check_unicast)], ...],
     BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
     AfterValidator(one_a_family),
     Field(strict=False),
@@ -83,13 +91,15 @@ class AsnSpec(SpecModel):
             match = re.fullmatch(r"([0-9]{1,10}) ?- ?([0-9]{1,10})", value)
             if match is None:
                 raise RefusedError(
-                    f"expected an AS number or a range such as 65001-65100, got {shown(value)}"
+                    f"expected an AS number or a range such as 65001-65100, got {shown(value)}",
+                    _ONE_NUMBER,
                 )
             return {"first": int(match[1]), "last": int(match[2])}
         if isinstance(value, Mapping | AsnSpec):
             return value
         raise RefusedError(
-            f"expected an AS number or a range such as 65001-65100, got {described(value)}"
+            f"expected an AS number or a range such as 65001-65100, got {described(value)}",
+            _ONE_NUMBER,
         )
 
     @model_validator(mode="after")
@@ -175,7 +185,7 @@ class AddressesSpec(SpecModel):
             if one == other or Family.of(one) is not Family.of(other):
                 continue
             first, second = ip_network(one), ip_network(other)
-            if _overlap(first, second):
+            if overlap(first, second):
                 raise RefusedError(
                     f"{other_key} {other} overlaps {one_key} {one}",
                     "give them prefixes apart, or the same one to share",
@@ -187,12 +197,6 @@ class AddressesSpec(SpecModel):
         for key in _POOLS:
             for text in getattr(self, key):
                 yield key, text
-
-
-def _overlap(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
-    if isinstance(one, IPv4Network) and isinstance(other, IPv4Network):
-        return one.overlaps(other)
-    return isinstance(one, IPv6Network) and isinstance(other, IPv6Network) and one.overlaps(other)
 
 
 def check_numbers(

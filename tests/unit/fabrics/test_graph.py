@@ -170,6 +170,10 @@ def test_a_rate_that_is_none_is_shown_in_the_list_of_cables(tmp_path: Path) -> N
         ("leaf: 65001-65100", "leaf: 65001-65001", "need 2 AS numbers, and 65001-65001 has 1"),
         ("spine: 65200", "spine: 64999", "leaf1 and its neighbour spine1 have one AS number"),
         ("loopback: 10.0.0.77", "loopback: 10.0.0", "an address such as"),
+        ("loopback: 10.0.0.77", "loopback: 127.0.0.1", "127.0.0.1 has loopback addresses"),
+        ("links: 10.1.0.0/24", "links: 224.0.0.0/16", "224.0.0.0/16 has multicast or reserved"),
+        ("servers: 10.2.0.0/20", "servers: 169.254.0.0/20", "has link-local addresses"),
+        ("loopbacks: 10.0.0.0/24", "loopbacks: 0.0.0.0/1", "has reserved addresses"),
         ("asn: 64999", "asn: 23456", "is reserved (AS_TRANS, RFC 6793)"),
     ],
 )

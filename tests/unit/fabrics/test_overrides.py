@@ -55,6 +55,13 @@ def test_nodes_and_links_are_added() -> None:
     assert "rtsw1:x1" in fabric.link_by_name
 
 
+def test_a_switch_that_is_added_has_an_as_number_that_no_other_has() -> None:
+    fabric = _lab(nodes={"new": {"role": "leaf"}}, add=["new:e1 -- ctsw1:e9"])
+    numbers = [node.asn for node in fabric.switches if node.name != "new"]
+    assert fabric.node("new").asn is not None
+    assert fabric.node("new").asn not in numbers
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -62,6 +69,7 @@ def test_nodes_and_links_are_added() -> None:
         ({"remove": ["rtsw1:ctsw9"]}, "there is no link rtsw1:ctsw9"),
         ({"links": {"rtsw1:nope": {"rate": "100G"}}}, "there is no link rtsw1:nope"),
         ({"nodes": {"rtsw9": {"asn": 7}}}, "there is no node rtsw9"),
+        ({"remove": ["*"]}, "nothing is left of the fabric"),
         ({"add": ["rtsw1:a -- rtsw9:b"]}, "there is no node rtsw9"),
     ],
 )
