@@ -123,14 +123,14 @@ def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
 def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> _Found:
     for name, link in places.directed_links.items():
         port = link.sender, link.port.interface
-        queues = now.queues.get(port)
-        if queues is None:
+        queues, queued = now.queues.get(port), plan.port_of.get(port)
+        if queues is None or queued is None:
             continue
         then = before.queues.get(port, {})
         pairs = {number: (then.get(number, _EMPTY), queue) for number, queue in queues.items()}
         drops = sum(b.dropped_packets - a.dropped_packets for a, b in pairs.values())
         yield Sli.QUEUE_DROPS, name, drops
-        kind = plan.kinds[plan.port_of[port].kind]
+        kind = plan.kinds[queued.kind]
         # The buffer is what a lossy class holds at most: it limits no other.
         depth = max(
             (
