@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from unicodedata import normalize
 from zlib import crc32
 
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
-from rocelab.base.wording import KeyPath, printable
+from rocelab.base.units import RATE
+from rocelab.base.wording import KeyPath, RefusedError, printable
 from rocelab.fabrics.door import roles
 from rocelab.fabrics.graph import MAX_NODE_NAME
 from rocelab.importing.roles import NONE, TIER_NAMES, roles_of_options
@@ -36,6 +38,12 @@ _SERVER_WORDS = (
 )
 _WORD = re.compile(r"[a-z]+")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]+")
+
+
+_USUAL_BPS, _USUAL_DILATION = 400 * 10**9, 5000
+"""A link and the dilation of a lab that names none: 80 Mb/s on the lab's clock."""
+_MOST_BPS = 400 * 10**6
+"""What a link carries on the lab's clock, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,9 @@ def graph_lab(
     families |= {Family.of(text) for node in nodes.values() for text in node.loopbacks}
     if Family.IPV6 in families:
         body["addresses"] = {"family": "dual" if Family.IPV4 in families else "ipv6"}
+    dilation = _dilation(links, role_of)
+    if dilation is not None:
+        body["dilation"] = dilation
     notes = (
         *imported.left_out,
         *(f"{node} (--role)" for node in sorted(gone)),
@@ -99,6 +110,24 @@ def graph_lab(
     renamed = {node: name for node, name in names.items() if node != name}
     lines = tuple(link.line for link in links)
     return ImportedLab(body, role_of, guessed, notes, tuple(added), renamed, lines)
+
+
+def _dilation(links: Iterable[DrawnLink], role_of: Mapping[str, str]) -> int | None:
+    """A dilation at which the slowest NIC carries the probes of drills, and the fastest link is
+    still slow enough for a machine; None for the usual one. Rates that cannot be read are refused
+    with their line later."""
+    servers: list[int] = []
+    fastest = _USUAL_BPS
+    for link in links:
+        with suppress(RefusedError):
+            rate_bps = _USUAL_BPS if link.rate is None else RATE.parse(link.rate)
+            fastest = max(fastest, rate_bps)
+            if "server" in (role_of[link.a[0]], role_of[link.b[0]]):
+                servers.append(rate_bps)
+    slowest = min(servers, default=_USUAL_BPS)
+    if slowest >= _USUAL_BPS:
+        return None
+    return max(_USUAL_DILATION * slowest // _USUAL_BPS, fastest // _MOST_BPS)
 
 
 def located(lab: ImportedLab, text: str, file: str) -> YamlSource:

@@ -111,9 +111,9 @@ def test_a_range_with_a_reserved_number_has_one_fewer() -> None:
         _numbered(addresses={"asns": {"rtsw": "23455-23458"}})
 
 
-@pytest.mark.parametrize(("each", "numbers"), [("zone", [7, 7, 8, 8]), ("role", [7, 7, 7, 7])])
-def test_a_zone_or_a_role_may_have_one_number(each: str, numbers: list[int]) -> None:
-    rule = {"first": 7, "last": 9, "each": each}
+@pytest.mark.parametrize(("owner", "numbers"), [("zone", [7, 7, 8, 8]), ("role", [7, 7, 7, 7])])
+def test_a_zone_or_a_role_may_have_one_number(owner: str, numbers: list[int]) -> None:
+    rule = {"first": 7, "last": 9, "each": owner}
     assert _asns(_numbered(addresses={"asns": {"ctsw": rule}}), "ctsw") == numbers
 
 

@@ -358,3 +358,15 @@ def test_a_lab_of_ipv6_alone_is_not_dual_and_nodes_get_names_that_a_lab_has(
     assert fabric.family == "ipv6"
     assert not fabric.is_dual
     assert [node.name for node in fabric.switches] == ["n1.leaf", "spine-1"]
+
+
+@pytest.mark.parametrize(
+    ("servers", "spines", "dilation"),
+    [("400G", "800G", 5000), ("100G", "400G", 1250), ("10G", "400G", 1000), ("10G", "", 1000)],
+)
+def test_slow_servers_have_a_dilation_that_carries_probes(
+    tmp_path: Path, servers: str, spines: str, dilation: int
+) -> None:
+    rows = f"a_node,b_node,rate\nleaf1,spine1,{spines}\nsrv1,leaf1,{servers}\n"
+    fabric = _fabric(_written(tmp_path, "cables.csv", rows))
+    assert fabric.spec.dilation == dilation
