@@ -56,10 +56,11 @@ with Lab.planned("zone-small").brought_up() as lab:
 
 def main() -> None:
     """Write the pages."""
+    texts = pages()
     for folder in (MAN, COMMANDS, DOCUMENT_PAGES, SCHEMAS):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    for name, text in pages().items():
+    for name, text in texts.items():
         (HERE / name).write_text(text)
     SITE.write_text(navigated(SITE.read_text()))
 

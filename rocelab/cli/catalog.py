@@ -36,6 +36,8 @@ class CatalogRow:
     servers: int
     gpus: int
     sessions: int
+    """BGP sessions. 0 where the user's own files have them, which are not known before it is up."""
+
     memory_bytes: int
     """An estimate."""
 
@@ -48,15 +50,16 @@ class CatalogRow:
 
 def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:
     """The row of a lab, on a machine with `available_bytes` of memory."""
-    counts = spec.fabric.counts()
-    memory = counts.switches * SWITCH_BYTES + 2 * counts.sessions * SESSION_END_BYTES
+    counts = spec.counts()
+    sessions = counts.sessions if spec.routing.config is None else 0
+    memory = counts.switches * SWITCH_BYTES + 2 * sessions * SESSION_END_BYTES
     return CatalogRow(
         name=spec.name,
         kind=spec.fabric.kind,
         switches=counts.switches,
         servers=counts.servers,
         gpus=counts.nics,
-        sessions=counts.sessions,
+        sessions=sessions,
         memory_bytes=memory,
         uses=_uses(spec),
         fits=memory <= available_bytes,

@@ -38,13 +38,13 @@ def catalog_rows(available_bytes: int) -> list[CatalogRow]:
 
 def assert_as_planned(spec: LabSpec) -> None:
     fabric = build_fabric(spec)
-    counts = spec.fabric.counts()
+    counts = spec.counts()
     nics = {(link.a.node, link.a.address) for link in fabric.links}
     servers = {node.name for node in fabric.servers}
     assert counts.switches == len(fabric.switches)
     assert counts.servers == len(servers)
     assert counts.nics == len({nic for nic in nics if nic[0] in servers})
-    assert counts.sessions == len(fabric.sessions)
+    assert catalog_row(spec, 0).sessions == len(fabric.sessions)
     assert spec.is_numbered == fabric.numbered
 
 

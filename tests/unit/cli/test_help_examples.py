@@ -29,7 +29,7 @@ LAB = "zone-small"
 RUN = ("predict", "schema")
 LONG = ("simulate", "whatif", "longrun")
 ON_LABS = ("capture", "ping", "traffic", "compare")
-OF_RESULTS = ("diagnose", "drill", "reference")
+OF_FILES = ("diagnose", "drill", "import", "reference")
 """Their files are a user's own."""
 
 
@@ -56,7 +56,7 @@ def words(line: str) -> list[str]:
 
 
 def test_there_is_a_test_for_each() -> None:
-    assert sorted(of(*RUN, *LONG, *ON_LABS, *OF_RESULTS, "sweep")) == sorted(EXAMPLES)
+    assert sorted(of(*RUN, *LONG, *ON_LABS, *OF_FILES, "sweep")) == sorted(EXAMPLES)
     assert len(EXAMPLES) >= 20
 
 
