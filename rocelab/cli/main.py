@@ -41,7 +41,7 @@ _COMMANDS = {
     "import": (
         _PLAN,
         "imports:import_topology",
-        "Write a lab file for the Clos of a topology, or report which part of it is not a Clos.",
+        "Write a lab file for the network that other tools describe.",
     ),
     "schema": (
         _PLAN,

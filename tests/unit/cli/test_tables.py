@@ -174,6 +174,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "labs": (printed_by("labs"), "rocelab.cli.catalog"),
     "plan of zones": (printed_by("plan", "zones-small"), "rocelab.cli.planning"),
     "plan of hpn": (printed_by("plan", "hpn-small"), "rocelab.cli.planning"),
+    "plan of a profile": (printed_by("plan", "profile"), "rocelab.cli.carving"),
     "doctor": (show_doctor, "rocelab.cli.doctor"),
     "list": (called(show_labs), "rocelab.cli.lifecycle"),
     "status": (called(show_status), "rocelab.cli.lifecycle"),
