@@ -149,3 +149,42 @@ def test_next_hops_are_in_the_order_of_their_gateways(
     route = planned_fibs(plan(spec), [prefix])("leaf1").lookup(prefix.prefix.partition("/")[0])
     assert route is not None
     assert [hop.interface for hop in route.next_hops] == ports
+
+
+@pytest.mark.parametrize(("first", "second", "reached"), [("1", "2", False), ("2", "1", True)])
+def test_the_path_of_the_lowest_bgp_identifier_is_announced(
+    first: str, second: str, reached: bool
+) -> None:
+    """c hears of o from a and b alike, and announces one of the two paths to d, which has a's AS
+    number and refuses that by a."""
+    nodes: dict[str, dict[str, object]] = {
+        name: {"role": "leaf", "asn": asn}
+        for name, asn in {"o": 1, "a": 10, "b": 20, "c": 30, "d": 10}.items()
+    }
+    nodes["a"]["router_id"], nodes["b"]["router_id"] = f"10.0.0.{first}", f"10.0.0.{second}"
+    nodes["h"] = {"role": "server"}
+    links = ["o:1 -- a:1", "o:2 -- b:1", "a:2 -- c:1", "b:2 -- c:2", "c:3 -- d:1", "h:0 -- o:3"]
+    fabric = {"kind": "graph", "nodes": nodes, "links": links}
+    spec = LabSpec.model_validate({"name": "x", "fabric": fabric})
+    assert len(spread(plan(spec), ["o"])["c"]) == 2
+    assert ("d" in spread(plan(spec), ["o"])) is reached
+    network = network_of(spec)
+    place = np.array([network.node_number("d")], np.int32), np.array([0], np.int32)
+    assert (routes_of(network).next_hops(*place).count.tolist() == [1]) is reached
+
+
+def test_a_leaf_passes_no_route_on_where_paths_have_no_valley() -> None:
+    nodes = {"l*": {"role": "leaf"}, "s*": {"role": "spine"}, "h": {"role": "server"}}
+    links = ["l1 -- s1", "l2 -- s1", "l2 -- s2", "l3 -- s2", "h -- l1"]
+    for valley_free in (True, False):
+        lab = {
+            "name": "x",
+            "fabric": {"kind": "graph", "nodes": nodes, "links": links},
+            "routing": {"valley_free": valley_free},
+        }
+        spec = LabSpec.model_validate(lab)
+        assert ("l3" in spread(plan(spec), ["l1"])) is not valley_free
+        network = network_of(spec)
+        place = np.array([network.node_number("l3")], np.int32), np.array([0], np.int32)
+        count = routes_of(network).next_hops(*place).count.tolist()
+        assert count == [0 if valley_free else 1]
