@@ -36,7 +36,8 @@ function ofProbes(run, flow) {
 function ofJobs({ jobs, dilation, rates_are: what }) {
   const timed = jobs.filter(({ iterations }) => iterations.length);
   const lines = (of) => of.map(({ name }) => ({ label: name, colour: COLOURS[jobs.findIndex((job) => job.name === name) % COLOURS.length] }));
-  const [bps, unit] = axisUnit(d3.max(jobs, (job) => d3.max(job.rate_bps)), "bit/s");
+  const rated = jobs.filter((job) => job.rate_bps.length);
+  const [bps, unit] = axisUnit(d3.max(rated, (job) => d3.max(job.rate_bps)) ?? 0, "bit/s");
   const took = (spans) => spans.map(([began, ended]) => (ended - began) / dilation);
   const [ns, timeUnit] = axisUnit(d3.max(timed, ({ iterations }) => d3.max(took(iterations))) ?? 0, "ns");
   const rate = ({ interval_ns: interval, rate_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((each) => each / bps)];
@@ -45,7 +46,10 @@ function ofJobs({ jobs, dilation, rates_are: what }) {
     // A step ends at the next point: the last iteration needs one where it ends.
     took([...iterations, iterations.at(-1)]).map((each) => each / ns),
   ];
-  const plots = [{ title: `${what}, ${unit}, modelled`, lines: lines(jobs), data: uPlot.join(jobs.map(rate)) }];
+  const plots = [];
+  if (rated.length) {
+    plots.push({ title: `${what}, ${unit}, modelled`, lines: lines(rated), data: uPlot.join(rated.map(rate)) });
+  }
   if (timed.length) {
     plots.push({ title: `time of each iteration, from its begin to its end, ${timeUnit}, modelled`, lines: lines(timed), data: uPlot.join(timed.map(times)) });
   }
