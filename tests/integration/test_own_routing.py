@@ -113,6 +113,7 @@ def test_a_lost_link_is_restored_under_traffic(lab: RunningLab, tmp_path: Path) 
     assert result.passed, result.phases[0].verdicts
 
 
+@pytest.mark.long
 def test_ospfd_crashes_and_comes_back_with_its_part_of_the_file(lab: RunningLab) -> None:
     fault = DaemonCrash("ctsw1", "ospfd")
 
@@ -197,6 +198,7 @@ def test_templates_extend_the_kit_s_and_add_a_daemon(tmp_path: Path) -> None:
         assert "blackhole 203.0.113.0/24" in spine.exec(["ip", "route"]).stdout
 
 
+@pytest.mark.long
 def test_values_are_what_bgp_announces(tmp_path: Path) -> None:
     file = tmp_path / "it-own-values.yaml"
     fabric = "fabric: {kind: clos, racks: 2, spines: 2}"
@@ -219,6 +221,7 @@ def interface(name: str, *lines: str) -> str:
     return "\n".join((f"interface {name}", *(f" {line}" for line in lines), "exit\n"))
 
 
+@pytest.mark.long
 def test_static_routes_need_no_session(tmp_path: Path) -> None:
     files = {
         "ctsw1": interface("rtsw1", "ip address 10.1.0.1/31")

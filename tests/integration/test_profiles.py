@@ -146,6 +146,7 @@ def test_a_queue_marks_by_its_profile_s_line_and_another_never(made: Rig) -> Non
     assert sum(queue.marked for queue in silent.queues) == 0
 
 
+@pytest.mark.long
 def test_a_lossy_queue_drops_beyond_its_share_of_the_egress_pool(made: Rig) -> None:
     limit = 1500 + 900_000 // 3
     with made.resting():
