@@ -163,7 +163,7 @@ def _sends_of_switches(
     place = np.lexsort((details.order[sends], network.sender[sends]))
     in_order: Ints = sends[place].astype(np.int32)
     nodes, begins = np.unique(network.sender[in_order], return_index=True)
-    ends = [*begins[1:].tolist(), len(in_order)]
+    ends = [*begins[1:].tolist(), len(in_order)][: len(nodes)]
     parts = [in_order[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)]
     return [
         (int(node), part, network.receiver[part]) for node, part in zip(nodes, parts, strict=True)

@@ -124,7 +124,10 @@ def state_of(
     counts.most_taken += 2 * _most_ports(host) * waits_ps // int(serialisation.delay_ps.min())
     setting = _settings(queues, order)
     port = _ports(len(ports.is_nic), strict)
-    port.setting = np.broadcast_to(queues.kind, len(port)) * len(order)
+    kind = np.broadcast_to(queues.kind, len(port))
+    # A job that sends nothing has no classes: of each kind none.
+    kinds = len(setting) // len(order) if len(order) else int(kind.max(initial=0)) + 1
+    port.setting = kind * len(order)
     counts.free_packets = max(FIRST_PACKETS, 2 * counts.most_taken, len(port))
     counts.finished, counts.most_host_timers = len(sizes.clearing), -2 * len(host)
 
@@ -140,7 +143,7 @@ def state_of(
         rule=sending.rules,
         port=port,
         setting=setting,
-        queue=_queues(setting.quantum.reshape(-1, len(order))[port.setting // len(order)]),
+        queue=_queues(setting.quantum.reshape(kinds, len(order))[kind]),
         marking=_markings(queues),
         pause=pause,
         pool=memory,

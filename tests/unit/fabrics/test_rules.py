@@ -25,7 +25,9 @@ from rocelab.routes.arrays.routes import Routes
 
 ZONES = ClosSpec(zones=2, racks=2, spines=2, servers_per_rack=2, nics_per_server=2, atsws=2)
 SMALL = tuple(
-    name for name in shipped_names(LABS) if load_spec(find_lab(name)).fabric.counts().switches < 50
+    name
+    for name in shipped_names(LABS)
+    if (fabric := load_spec(find_lab(name)).fabric).is_regular and fabric.counts().switches < 50
 )
 
 

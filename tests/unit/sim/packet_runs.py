@@ -15,7 +15,7 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.draws import drawn_order
-from rocelab.sim.packets.run import PacketRun, run_packets
+from rocelab.sim.packets.run import PacketRun, check_packets, run_packets
 from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
 
@@ -71,7 +71,10 @@ def ran(
 ) -> PacketRun:
     """A run of these flows, a task each, with `changes` for all of them."""
     changed = [replace(flow, **changes) for flow in flows]  # type: ignore[arg-type]
-    return run_packets(*arranged(changed, queues, rates_bps, latency_ps), progress)
+    arguments = arranged(changed, queues, rates_bps, latency_ps)
+    program, wirings, _, sending, arranged_queues = arguments
+    check_packets(program, wirings, sending, arranged_queues)
+    return run_packets(*arguments, progress)
 
 
 def there_and_back(paths: Paths) -> Ways:
