@@ -67,7 +67,6 @@ class AddressSpace:
     ) -> None:
         """`size` may be larger than 198.18.0.0/15 if the addresses are never used on a wire.
         taken: addresses that no block may contain."""
-        self.family = Family.of(name)
         self._start = self._next = start
         self._size = size
         self._name = name

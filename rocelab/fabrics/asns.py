@@ -9,9 +9,13 @@ from enum import StrEnum
 from rocelab.fabrics.addressing import ASN_BASE
 from rocelab.fabrics.layout import Layout, Site
 
-AS_TRANS = 23456
-RESERVED = frozenset((0, AS_TRANS, 65535, 2**32 - 1))
-"""ASNs that no router may have (RFC 7607, RFC 6793, RFC 7300)."""
+RESERVED = {
+    0: "reserved, RFC 7607",
+    23456: "AS_TRANS, RFC 6793",
+    65535: "reserved, RFC 7300",
+    2**32 - 1: "reserved, RFC 7300",
+}
+"""ASNs that no router may have, and why."""
 
 
 class Each(StrEnum):

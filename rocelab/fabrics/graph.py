@@ -26,6 +26,7 @@ from rocelab.base.family import Family
 from rocelab.base.models import SHORT_FORM, SpecModel
 from rocelab.base.units import DurationNs, RateBps
 from rocelab.base.wording import KeyPath, RefusedError, shown
+from rocelab.fabrics.asns import RESERVED
 from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Layout, Site, ports_of
 from rocelab.fabrics.roles import SHIPPED, TOP_TIER, Role
 
@@ -42,7 +43,6 @@ _UNUSABLE = {
     ip_network("fe80::/10"): "link-local",
     ip_network("ff00::/8"): "multicast",
 }
-_RESERVED_ASNS = {23456: "AS_TRANS, RFC 6793", 65535: "reserved, RFC 7300"}
 _NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
 _PORT_NAME = re.compile(r"(?=.*[A-Za-z0-9])[!-~]+")
 MAX_NODE_NAME = 40
@@ -84,10 +84,8 @@ def _role_name(name: str) -> str:
 
 def check_asn(number: int) -> int:
     """An ASN that a router may have. Raises RefusedError."""
-    if number in _RESERVED_ASNS:
-        raise RefusedError(
-            f"AS number {number} is reserved ({_RESERVED_ASNS[number]})", "take another"
-        )
+    if number in RESERVED:
+        raise RefusedError(f"AS number {number} is reserved ({RESERVED[number]})", "take another")
     return number
 
 

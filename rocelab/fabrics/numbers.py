@@ -14,7 +14,6 @@ from rocelab.base.family import Family
 from rocelab.fabrics.addressing import (
     AddressSpace,
     address_text,
-    default_space,
     dotted,
     number_of,
     prefix_text,
@@ -51,11 +50,6 @@ class Pools:
     loopbacks: str
     links: str
     servers: str
-
-    @classmethod
-    def usual(cls, family: Family) -> Pools:
-        """The space for benchmarks of the family, for all."""
-        return cls(family, *[default_space(family)] * 3)
 
     @property
     def prefixes(self) -> tuple[str, ...]:

@@ -154,6 +154,8 @@ def _addresses(switch: _Switch) -> dict[str, tuple[tuple[str, str], ...]]:
             if not prefix or not _is_interface(prefix):
                 continue
             near = ip_interface(prefix)
+            if near.is_link_local:
+                continue  # the kernel's own
             far = far_of.get(str(near.ip)) or far_of.get(prefix.partition("/")[0])
             if isinstance(far, str) and _is_interface(far):
                 both = (str(near), f"{ip_interface(far).ip}/{near.network.prefixlen}")

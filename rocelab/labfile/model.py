@@ -20,6 +20,7 @@ from rocelab.fabrics.addressing import SPACE_SIZE
 from rocelab.fabrics.asns import with_asns, with_own_asns
 from rocelab.fabrics.door import layout_of
 from rocelab.fabrics.fabric_spec import FabricSpec
+from rocelab.fabrics.graph import MAX_RATE, MIN_RATE
 from rocelab.fabrics.homes import HomeCounts, counted
 from rocelab.fabrics.layout import CableSettings, Layout
 from rocelab.fabrics.overrides import OverridesSpec, overridden
@@ -42,8 +43,6 @@ from rocelab.labfile.stacks import DEFAULT_STACK, stack_names
 from rocelab.labfile.switchports import PlaceOfPort
 
 MAX_SEED = 2**32 - 1
-MIN_RATE = 10**6
-MAX_RATE = 10 * 10**12
 USUAL_CABLE_NS = 200
 """40 m of fibre, or of copper, at two thirds of the speed of light."""
 

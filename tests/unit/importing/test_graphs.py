@@ -230,9 +230,10 @@ def test_switches_of_sonic_keep_their_numbers(tmp_path: Path) -> None:
     leaf = _switch("leaf-01", 65101, "10.9.0.1") | {
         "DEVICE_NEIGHBOR": {"Ethernet0": {"name": "spine-01", "port": "Ethernet8"}},
         "PORT": {"Ethernet0": {"speed": "400000", "mtu": "9100"}},
-        "INTERFACE": {"Ethernet0": {}, "Ethernet0|10.1.0.0/31": {}},
+        "INTERFACE": {"Ethernet0": {}, "Ethernet0|fe80::1/64": {}, "Ethernet0|10.1.0.0/31": {}},
         "BGP_NEIGHBOR": {
-            "10.1.0.1": {"name": "spine-01", "asn": "65200", "local_addr": "10.1.0.0"}
+            "10.1.0.1": {"name": "spine-01", "asn": "65200", "local_addr": "10.1.0.0"},
+            "fe80::2": {"name": "spine-01", "asn": "65200", "local_addr": "fe80::1"},
         },
         "VLAN": {"Vlan10": {}},
     }
