@@ -56,6 +56,8 @@ def simulation(pattern: str, ranks: int, size: str, dcqcn: str) -> Simulation:
     fabric = spec.fabric.model_copy(update={"k": ARITY})
     links = spec.links.model_copy(update={"rate": RATE_BPS, "server_rate": RATE_BPS})
     keys = {"pattern": pattern, "ranks": ranks, "size": size, "transport": {"dcqcn": dcqcn}}
+    if pattern == "alltoall":
+        keys["in_flight"] = 1
     job = collective_job(JobSpec.model_validate({**keys, "placement": Placement.RANDOM}))
     spec = spec.model_copy(update={"fabric": fabric, "links": links})
     return Simulation(spec, [job], Options(engine=Engine.PACKETS))

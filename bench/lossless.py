@@ -85,6 +85,7 @@ ALLTOALL = Case(
     "100G",
     {
         "pattern": "alltoall",
+        "in_flight": 1,
         "ranks": 12,
         "size": "20MB",
         "iterations": 2,

@@ -93,6 +93,7 @@ class Shape:
         return JobSpec.model_validate(
             {
                 "pattern": self.pattern,
+                **({"in_flight": 1} if self.pattern == "alltoall" else {}),
                 "ranks": ranks,
                 "size": f"{ranks * part_bytes}B",
                 "iterations": ITERATIONS,

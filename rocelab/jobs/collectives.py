@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rocelab.base.doors import registered
 from rocelab.base.errors import InputError
-from rocelab.jobs.patterns.base import Algorithm, Call, JobPattern, Send
+from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm, Call, JobPattern, Send
 from rocelab.jobs.patterns.door import GROUP, PATTERNS
 
 MAX_SENDS = 2**22
@@ -86,6 +86,7 @@ def schedule(
     group: int | None = None,
     root: int = 0,
     seed: int = 0,
+    in_flight: int = PEERS_IN_FLIGHT,
 ) -> Schedule:
     """The sends of `pattern` among `ranks` ranks.
 
@@ -98,7 +99,8 @@ def schedule(
 
     `channels` parts of the buffer go through the pattern independently, rings and trees in orders
     rotated within each `group` (all ranks, if None), so that in each channel another member sends
-    the data that leaves the group. Raises InputError if the numbers do not fit.
+    the data that leaves the group. `in_flight` is the number of others that a rank sends to at once
+    in a channel of an AlltoAll(v). Raises InputError if the numbers do not fit.
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     expected = count_sends(pattern, ranks, size_bytes, algorithm, channels)
@@ -107,7 +109,7 @@ def schedule(
             f"{pattern} of {ranks} ranks is {expected:,} sends; at most {MAX_SENDS:,} are planned",
             hint="use fewer ranks or channels, or a smaller size",
         )
-    call = Call(ranks, size_bytes, algorithm, channels, group, root, seed)
+    call = Call(ranks, size_bytes, algorithm, channels, group, root, seed, in_flight)
     kind = kind_of(pattern)
     sends = kind.sends(call)
     if PATTERNS.origin(pattern.value) is not None:

@@ -23,7 +23,7 @@ from rocelab.jobs.collectives import (
     point_to_point,
     schedule,
 )
-from rocelab.jobs.patterns.base import Algorithm
+from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, MAX_SIZE, TransportSpec
 from rocelab.labfile.base import SpecModel
@@ -98,6 +98,15 @@ class JobSpec(SpecModel):
         ),
     ] = None
     root: Annotated[int, Field(ge=0, description="the rank of a broadcast or gather")] = 0
+    in_flight: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=2**17,
+            description="others that a rank sends to at once in an alltoall or alltoallv: 1 is "
+            "rounds, each after the one before; left out: 64, as NCCL's channels have it",
+        ),
+    ] = None
     transport: Annotated[TransportSpec, Field(description="how the NICs send")] = TransportSpec()
 
     @model_validator(mode="after")
@@ -116,6 +125,7 @@ class JobSpec(SpecModel):
             "algorithm": (Pattern.ALLREDUCE,),
             "duration": patterns_where(lambda kind: kind.is_single),
             "group": patterns_where(lambda kind: kind.is_in_ring_order),
+            "in_flight": patterns_where(lambda kind: kind.is_exchange),
             "root": patterns_where(lambda kind: kind.is_rooted),
         }
         for key, patterns in patterns_of.items():
@@ -236,6 +246,7 @@ def schedule_of(job: JobSpec, group: int | None = None) -> Schedule:
         group=group if job.group is None else job.group,
         root=job.root,
         seed=job.seed,
+        in_flight=job.in_flight or PEERS_IN_FLIGHT,
     )
 
 

@@ -84,6 +84,9 @@ KEYS: Mapping[str, JobKey] = {
         ("ring", "tree", "hierarchical"),
     ),
     "channels": JobKey("channels", "N", "Parts of the buffer that proceed independently."),
+    "in-flight": JobKey(
+        "in_flight", "N", "For an alltoall(v): others that a rank sends to at once; 64 by default."
+    ),
     "placement": JobKey(
         "placement",
         "HOW",

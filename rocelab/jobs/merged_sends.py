@@ -25,7 +25,7 @@ from rocelab.jobs.collectives import (
 )
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
-from rocelab.jobs.patterns.base import Algorithm
+from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm
 from rocelab.jobs.patterns.building import PIECE_BYTES
 from rocelab.jobs.workload import Sends, Step, Workload
 
@@ -51,6 +51,7 @@ def sends_of(
     group: int | None = None,
     root: int = 0,
     seed: int = 0,
+    in_flight: int = PEERS_IN_FLIGHT,
 ) -> Sends:
     """All that one rank sends another in one collective as one send, by source and destination.
 
@@ -58,29 +59,27 @@ def sends_of(
     are how many of its sends each is, `rounds` its longest chain. Merging loses when a pair's sends
     may begin. Rings keep every NIC busy throughout, but the first piece of a tree or a chain has to
     reach its end before the last rank receives anything: `fill_bytes`. The sends of an AlltoAll(v)
-    are not merged and go in turn (`exchange`): flows that meet on a link cost up to three times
-    what they would if all went at once.
+    are not merged, and those beyond `in_flight` of a rank wait for earlier ones (`exchange`).
 
     Raises InputError if the numbers do not fit.
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     match pattern:
         case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:
-            return _trees(_orders(ranks, group or ranks, channels), size_bytes)
+            return _trees(_orders(ranks, group or ranks, channels), size_bytes, group or 1)
         case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL and group is not None:
             return _hierarchical(ranks, channels, size_bytes, group)
         case Pattern.ALLREDUCE | Pattern.REDUCESCATTER | Pattern.ALLGATHER:
-            return _ring(pattern, _orders(ranks, group or ranks, channels), size_bytes)
+            return _ring(pattern, _rings(ranks, group or ranks, channels), size_bytes)
         case Pattern.BROADCAST:
-            return _chain(_orders(ranks, group or ranks, channels), size_bytes, root)
+            return _chain(_rings(ranks, group or ranks, channels), size_bytes, root)
         case Pattern.ALLTOALL | Pattern.ALLTOALLV:
-            check_exchanged(ranks * (ranks - 1) * channels)
             sizes = (
                 np.tile(_split(np.array(size_bytes), ranks), (ranks, 1))
                 if pattern is Pattern.ALLTOALL
                 else _uneven_sizes(ranks, size_bytes, seed)
             )
-            return exchange(sizes, channels)
+            return exchange(sizes, channels, in_flight)
         case Pattern.GATHER:
             source = np.arange(ranks)
             sizes = np.where(source == root, 0, _split(np.array(size_bytes), ranks))
@@ -99,6 +98,7 @@ def sends_of(
                     group=group,
                     root=root,
                     seed=seed,
+                    in_flight=in_flight,
                 )
             )
 
@@ -117,7 +117,7 @@ def _sums_of_schedule(planned: Schedule) -> Sends:
     return Sends(ends[:, 0], ends[:, 1], size, max(rounds, default=1), parts)
 
 
-def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ...]:
+def _phases(job: JobSpec, group: int | None, size_bytes: int, iterations: int) -> tuple[Sends, ...]:
     """A job's merged sends (`sends_of`) in consecutive parts: three for a hierarchical AllReduce
     (rings in groups, among groups, in groups again), one for every other collective."""
     if (job.pattern, job.algorithm) == (Pattern.ALLREDUCE, Algorithm.HIERARCHICAL) and group:
@@ -135,8 +135,18 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
         group=group,
         root=job.root,
         seed=job.seed,
+        in_flight=in_flight_of(job, iterations),
     )
     return (whole,)
+
+
+def in_flight_of(job: JobSpec, iterations: int) -> int:
+    """How many others a rank of an AlltoAll(v) sends to at once: all, where a job does not say it
+    and more than MOST_IN_TURN sends would wait for one another."""
+    if job.in_flight is not None:
+        return job.in_flight
+    sends = iterations * job.ranks * (job.ranks - 1) * job.channels
+    return PEERS_IN_FLIGHT if sends <= MOST_IN_TURN else job.ranks
 
 
 def workload_of(
@@ -162,7 +172,7 @@ def workload_of(
     compute_s = job.compute / 1e9
     if sends_in_order(job, iterations):
         return _ordered(schedule_of(job, group), iterations, compute_s, barrier)
-    phases = _phases(job, group if job.group is None else job.group, job.size)
+    phases = _phases(job, group if job.group is None else job.group, job.size, iterations)
     steps: list[Step] = []
     for iteration in range(iterations):
         for phase, merged in enumerate(phases):
@@ -293,6 +303,13 @@ def _orders(ranks: int, group: int, channels: int) -> Ints:
     return (start * group + turned).astype(np.int32)
 
 
+def _rings(ranks: int, group: int, channels: int) -> Ints:
+    """The ranks along each channel's ring: every second group of `_orders` backwards."""
+    groups = _orders(ranks, group, channels).reshape(channels, -1, group)
+    groups[:, 1::2] = groups[:, 1::2, ::-1]
+    return groups.reshape(channels, ranks)
+
+
 def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
     """A chunk crosses every edge of its ring, except the one out of its owner while it is reduced
     and the one into its owner while it is gathered."""
@@ -322,26 +339,38 @@ def _chain(orders: Ints, size_bytes: int, root: int) -> Sends:
     return replace(chained, fill_bytes=(ranks - 2) * _piece_bytes(size_bytes, channels))
 
 
-def _trees(orders: Ints, size_bytes: int) -> Sends:
-    """Each half of a channel's part goes up and down every edge of its tree."""
+def _trees(orders: Ints, size_bytes: int, group: int) -> Sends:
+    """Each half of a channel's part goes up and down every edge of its tree: of the chain in each
+    group of `group` ranks, and between the groups' first ranks."""
     channels, ranks = orders.shape
-    position = np.arange(1, ranks)
+    groups = orders.reshape(channels, -1, group)
+    count = groups.shape[1]
+    position = np.arange(1, count)
     step = position & -position
     above = np.where(position // step % 4 == 1, position + step, position - step)
-    parent = np.append(0, np.where(above < ranks, above, position - step))
+    parent = np.append(0, np.where(above < count, above, position - step))
     depth, at = 0, parent
     while at.any():
         depth, at = depth + 1, parent[at]
     halves = _split(_split(np.array(size_bytes), channels), 2)
     load = np.stack((halves, -(-halves // PIECE_BYTES)), axis=-1)
-    others = orders[:, ::-1] if ranks % 2 == 0 else np.roll(orders, -1, axis=1)
-    both = np.stack((orders, others), axis=1)
-    child, towards = both[..., 1:], both[..., parent[1:]]
+    others = groups[:, ::-1] if count % 2 == 0 else np.roll(groups, -1, axis=1)
+    both = np.stack((groups, others), axis=1)
+    towards = both.copy()
+    towards[..., 1:] = both[..., :-1]
+    towards[..., 1:, 0] = both[..., parent[1:], 0]
+    # The root sends to nobody.
+    child = both.reshape(channels, 2, ranks)[..., 1:]
+    towards = towards.reshape(channels, 2, ranks)[..., 1:]
     source, destination = np.stack((child, towards)), np.stack((towards, child))
     # Position 1 is a leaf on the lowest level: its way up and down has the most rounds.
+    lowest = 2 ** np.arange((count - 1).bit_length())
+    ends = np.concatenate((lowest * group, np.arange(group, 2 * group)[: group * (count > 1)]))
+    if count == 1:
+        ends = np.arange(1, group)
     chain = np.full(source.shape, NONE, np.int32)
-    chain[:, 0, 0, 2 ** np.arange((ranks - 1).bit_length()) - 1] = 0
-    rounds = 2 * (depth + 1)
+    chain[:, 0, 0, np.unique(ends) - 1] = 0
+    rounds = 2 * (depth + (count > 1) + group - 1)
     # A single piece takes the time of two per round, because two ranks send to one or one to two,
     # except next to the root. The time of all pieces includes that of two rounds both ways.
     fill_bytes = max(0, 2 * rounds - 6) * _piece_bytes(size_bytes, 2 * channels)
@@ -406,18 +435,26 @@ def check_exchanged(sends: int) -> None:
         )
 
 
-def exchange(sizes: Longs, channels: int = 1) -> Sends:
-    """An AlltoAllv of bytes [source][destination], ranks x ranks, in rounds: a rank sends to the
-    next but one only when its send to the next is over, in each channel, as
-    `rocelab.jobs.collectives.schedule` has it. What a rank keeps is not sent."""
+def exchange(sizes: Longs, channels: int = 1, in_flight: int = PEERS_IN_FLIGHT) -> Sends:
+    """An AlltoAllv of bytes [source][destination], ranks x ranks: in each channel a rank sends to
+    `in_flight` others at once, as `rocelab.jobs.collectives.schedule` has it. What a rank keeps is
+    not sent.
+
+    Raises InputError for more than MOST_IN_TURN sends that wait for one another.
+    """
     ranks = len(sizes)
+    if in_flight >= ranks - 1:
+        source, destination = np.nonzero(sizes * (1 - np.eye(ranks, dtype=np.int64)))
+        part = sizes[source, destination]
+        return _at_once(source, destination, part, channels)
+    check_exchanged(ranks * (ranks - 1) * channels)
     channel, step, source = np.indices((channels, ranks - 1, ranks)).reshape(3, -1)
     distance = (channel * (ranks - 1) // channels + step) % (ranks - 1) + 1
     destination = (source + distance) % ranks
     part = _split(sizes, channels)[source, destination, channel]
     sent = np.flatnonzero(part)
     ends = source[sent].astype(np.int32), destination[sent].astype(np.int32)
-    turn = (channel * ranks + source)[sent].astype(np.int32)
+    turn = ((channel * ranks + source) * in_flight + step % in_flight)[sent].astype(np.int32)
     return Sends(*ends, part[sent], turn=turn)
 
 

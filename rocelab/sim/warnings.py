@@ -16,10 +16,11 @@ from rocelab.base import quantities
 from rocelab.base.arrays import NONE, Bools, Floats, Ints
 from rocelab.base.errors import InputError
 from rocelab.base.wording import counted, listed
-from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.jobplan import message_bytes
-from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
+from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING, in_flight_of
 from rocelab.jobs.messages import spread_evenly
+from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT
 from rocelab.jobs.performance import jct_ratio, ran_ahead
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import Strategy, TransportSpec
@@ -391,11 +392,29 @@ def _overtaking(simulation: Simulation) -> Iterator[str]:
 
 _ALL, _FLUID, _LINKS = frozenset(Engine), frozenset({Engine.FLUID}), frozenset({Engine.LINKS})
 
+
+def _all_in_flight(simulation: Simulation) -> Iterator[str]:
+    """Of AlltoAlls of so many sends that none waits for another."""
+    for job in simulation.jobs:
+        spec = job.collective
+        if (
+            spec is not None
+            and kind_of(spec.pattern).is_exchange
+            and spec.ranks - 1 > PEERS_IN_FLIGHT
+            and in_flight_of(spec, job.iterations) > (spec.in_flight or PEERS_IN_FLIGHT)
+        ):
+            yield (
+                f"{job.name}: each rank sends to all others at once, not to {PEERS_IN_FLIGHT}: "
+                f"more than {MOST_IN_TURN:,} sends are not simulated one after another"
+            )
+
+
 SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
     (_ALL, _workload_warnings),
     (_ALL, _across_servers),
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),
+    (_ALL, _all_in_flight),
     (_ALL - _FLUID, _full_queues),
     (_ALL - _FLUID, _discarding_sprayed),
     (_FLUID, _unread_by_a_fluid),

@@ -16,8 +16,9 @@ class AllReduce(JobPattern):
     ring: Patarasuk and Yuan 2009, `Bandwidth optimal all-reduce algorithms`. tree: two binary
     trees, each for half of the data; no rank has children in both, but for the root of one of them
     if the number of ranks is odd (Sanders, Speck and Traeff 2009, `Two-tree algorithms for full
-    bandwidth broadcast, reduction and scan`), in pieces of PIECE_BYTES. hierarchical: rings within
-    groups of `group` ranks and, from group to group, a ring per member.
+    bandwidth broadcast, reduction and scan`), in pieces of PIECE_BYTES; with groups a chain in
+    each, and trees of their first ranks, as NCCL has it (src/graph/trees.cc). hierarchical: rings
+    within groups of `group` ranks and, from group to group, a ring per member.
     """
 
     place = 0
@@ -28,7 +29,7 @@ class AllReduce(JobPattern):
         sends: list[Send] = []
         match call.algorithm:
             case Algorithm.TREE:
-                _allreduce_trees(sends, call.orders, call.size_bytes)
+                _allreduce_trees(sends, call)
             case Algorithm.HIERARCHICAL:
                 if call.group is None:
                     raise InputError(
@@ -36,7 +37,7 @@ class AllReduce(JobPattern):
                     )
                 _allreduce_hierarchical(sends, call.orders, call.size_bytes, call.group)
             case _:
-                add_ring(sends, call.orders, call.size_bytes, lambda ring: ring[1:] + ring)
+                add_ring(sends, call.rings, call.size_bytes, lambda ring: ring[1:] + ring)
         return sends
 
     def count(self, call: Call) -> int:
@@ -81,14 +82,16 @@ def _allreduce_hierarchical(
                 chain(sends, edges, chunk, ready)
 
 
-def _allreduce_trees(sends: list[Send], orders: Sequence[list[int]], size_bytes: int) -> None:
-    """Half of each channel goes up and down one tree, half another whose inner ranks are leaves of
+def _allreduce_trees(sends: list[Send], call: Call) -> None:
+    """Half of each channel goes up and down one tree, half another whose inner groups are leaves of
     the first."""
-    for order, part in zip(orders, split(size_bytes, len(orders)), strict=True):
-        other = order[::-1] if len(order) % 2 == 0 else rotated(order, 1)
-        for ranks, half in zip((order, other), split(part, 2), strict=True):
+    group = call.group or 1
+    for order, part in zip(call.orders, split(call.size_bytes, call.channels), strict=True):
+        groups = [order[start : start + group] for start in range(0, call.ranks, group)]
+        other = groups[::-1] if len(groups) % 2 == 0 else groups[1:] + groups[:1]
+        for tree, half in zip((groups, other), split(part, 2), strict=True):
             for piece in pieces(half):
-                up_and_down(sends, ranks, piece)
+                up_and_down(sends, tree, piece)
 
 
 def _parent(position: int, positions: int) -> int:
@@ -102,14 +105,19 @@ def _parent(position: int, positions: int) -> int:
     return above if above < positions else position - step
 
 
-def up_and_down(sends: list[Send], ranks: Sequence[int], size_bytes: int) -> None:
-    """Reduce to the rank at position 0 and broadcast from it."""
-    leaves_first = sorted(range(1, len(ranks)), key=lambda position: position & -position)
-    edges = [(position, _parent(position, len(ranks))) for position in leaves_first]
-    arrived: list[tuple[int, ...]] = [()] * len(ranks)
+def up_and_down(sends: list[Send], groups: Sequence[Sequence[int]], size_bytes: int) -> None:
+    """Reduce to the first rank of group 0 and broadcast from it: in a chain in each group, and in a
+    tree of the groups' first ranks."""
+    leaves_first = sorted(range(1, len(groups)), key=lambda position: position & -position)
+    edges = [(low, high) for group in groups for high, low in pairwise(group)][::-1]
+    edges += [
+        (groups[position][0], groups[_parent(position, len(groups))][0])
+        for position in leaves_first
+    ]
+    arrived: dict[int, tuple[int, ...]] = {rank: () for group in groups for rank in group}
     for child, parent in edges:
-        up = add(sends, ranks[child], ranks[parent], size_bytes, arrived[child])
+        up = add(sends, child, parent, size_bytes, arrived[child])
         arrived[parent] += (up,)
     for child, parent in reversed(edges):
-        down = add(sends, ranks[parent], ranks[child], size_bytes, arrived[parent])
+        down = add(sends, parent, child, size_bytes, arrived[parent])
         arrived[child] = (down,)

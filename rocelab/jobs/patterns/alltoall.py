@@ -11,8 +11,8 @@ from rocelab.jobs.patterns.building import exchange, split
 class AllToAll(JobPattern):
     """Every rank sends every other a part of its send buffer.
 
-    It goes in rounds: rank r sends to r+1, then r+2, so that no rank receives from all at once. The
-    part that a rank keeps is counted but not sent.
+    Rank r sends to r+1, r+2 and so on, to as many at once as `in_flight` says: 1 is rounds, in
+    which no rank receives from two. The part that a rank keeps is counted but not sent.
     """
 
     place = 3
@@ -21,7 +21,8 @@ class AllToAll(JobPattern):
 
     def sends(self, call: Call) -> Sequence[Send]:
         sends: list[Send] = []
-        exchange(sends, [split(call.size_bytes, call.ranks)] * call.ranks, call.channels)
+        rows = [split(call.size_bytes, call.ranks)] * call.ranks
+        exchange(sends, rows, call.channels, call.in_flight)
         return sends
 
     def count(self, call: Call) -> int:

@@ -18,7 +18,8 @@ class AllToAllV(JobPattern):
 
     def sends(self, call: Call) -> Sequence[Send]:
         sends: list[Send] = []
-        exchange(sends, uneven_sizes(call.ranks, call.size_bytes, call.seed), call.channels)
+        rows = uneven_sizes(call.ranks, call.size_bytes, call.seed)
+        exchange(sends, rows, call.channels, call.in_flight)
         return sends
 
     def count(self, call: Call) -> int:

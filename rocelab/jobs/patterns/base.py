@@ -14,6 +14,12 @@ from typing import ClassVar
 
 LAST = 100
 
+PEERS_IN_FLIGHT = 64
+"""How many others a rank sends to at once in an AlltoAll(v), unless a job says it. NCCL works on 8
+sends of a channel at once (NCCL_MAX_DEV_WORK_P2P_PER_BATCH, src/include/device.h) and on all of its
+channels, of which a power of two serves each peer (ncclTopoComputeP2pChannels, src/graph/paths.cc):
+32 channels, four a peer, are 64 peers."""
+
 
 class Algorithm(StrEnum):
     """The algorithm of an AllReduce."""
@@ -51,6 +57,7 @@ class Call:
     group: int | None = None
     root: int = 0
     seed: int = 0
+    in_flight: int = PEERS_IN_FLIGHT
 
     @property
     def orders(self) -> list[list[int]]:
@@ -66,6 +73,22 @@ class Call:
             for channel in range(self.channels)
         ]
 
+    @property
+    def rings(self) -> list[list[int]]:
+        """The ranks along each channel's ring: those of `orders`, with every second group
+        backwards, so that data leaves a group at the place at which it enters the next: on one
+        rail, where places are rails (but for the way back to the first of an odd number of
+        groups)."""
+        group = self.group or self.ranks
+        return [
+            [
+                rank
+                for start in range(0, self.ranks, group)
+                for rank in order[start : start + group][:: -1 if start // group % 2 else 1]
+            ]
+            for order in self.orders
+        ]
+
 
 class JobPattern:
     """What the ranks of a job do together; sizes mean what they mean in nccl-tests (its
@@ -76,7 +99,8 @@ class JobPattern:
     is_single: ClassVar[bool] = False
     """Whether it is a set of single sends, for studies of congestion, which may also last."""
     is_exchange: ClassVar[bool] = False
-    """Whether all ranks send all others, each in turn: a rank's sends keep their order."""
+    """Whether all ranks send all others: a rank's sends keep their order, and the key `in_flight`
+    means something."""
     is_rooted: ClassVar[bool] = False
     """Whether the key `root` means something."""
     is_in_ring_order: ClassVar[bool] = False

@@ -23,7 +23,7 @@ class Broadcast(JobPattern):
     def sends(self, call: Call) -> Sequence[Send]:
         sends: list[Send] = []
         parts = split(call.size_bytes, call.channels)
-        for order, part in zip(call.orders, parts, strict=True):
+        for order, part in zip(call.rings, parts, strict=True):
             for piece in pieces(part):
                 chain(sends, rotated(order, order.index(call.root)), piece)
         return sends

@@ -67,9 +67,11 @@ def add_ring(
                 chain(sends, path_of(rotated(order, order.index(owner))), chunk)
 
 
-def exchange(sends: list[Send], rows: Sequence[Sequence[int]], channels: int) -> None:
-    """Add rounds of sends at growing distance, each send of a rank after its previous one; channels
-    start at different rounds."""
+def exchange(
+    sends: list[Send], rows: Sequence[Sequence[int]], channels: int, in_flight: int
+) -> None:
+    """Add sends at growing distance, each of a rank after the one that is `in_flight` before it in
+    its channel; channels start at different distances."""
     ranks = len(rows)
     for channel in range(channels):
         parts = (
@@ -77,7 +79,8 @@ def exchange(sends: list[Send], rows: Sequence[Sequence[int]], channels: int) ->
             if channels == 1
             else [[split(size, channels)[channel] for size in row] for row in rows]
         )
-        last: list[tuple[int, ...]] = [()] * ranks
+        slots = min(in_flight, ranks - 1)
+        last: list[list[tuple[int, ...]]] = [[()] * slots for _ in range(ranks)]
         first = channel * (ranks - 1) // channels
         for step in range(ranks - 1):
             distance = (first + step) % (ranks - 1) + 1
@@ -85,4 +88,7 @@ def exchange(sends: list[Send], rows: Sequence[Sequence[int]], channels: int) ->
                 destination = (source + distance) % ranks
                 size_bytes = parts[source][destination]
                 if size_bytes:
-                    last[source] = (add(sends, source, destination, size_bytes, last[source]),)
+                    before = last[source][step % slots]
+                    last[source][step % slots] = (
+                        add(sends, source, destination, size_bytes, before),
+                    )

@@ -18,7 +18,7 @@ class ReduceScatter(JobPattern):
 
     def sends(self, call: Call) -> Sequence[Send]:
         sends: list[Send] = []
-        add_ring(sends, call.orders, call.size_bytes, lambda ring: ring[1:] + ring[:1])
+        add_ring(sends, call.rings, call.size_bytes, lambda ring: ring[1:] + ring[:1])
         return sends
 
     def count(self, call: Call) -> int:

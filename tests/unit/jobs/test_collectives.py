@@ -6,7 +6,7 @@ follows from its dependencies: the contributions that arrived, each once, and th
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -231,7 +231,7 @@ def test_an_alltoallv_moves_its_matrix_whatever_the_sizes(
 
 @given(RANKS)
 def test_in_no_round_of_an_alltoall_do_two_ranks_send_to_the_same_one(ranks: int) -> None:
-    plan = schedule(Pattern.ALLTOALL, ranks, ranks * 1000)
+    plan = schedule(Pattern.ALLTOALL, ranks, ranks * 1000, in_flight=1)
     rounds: dict[int, list[Send]] = defaultdict(list)
     depth: list[int] = []
     for send in plan.sends:
@@ -244,8 +244,37 @@ def test_in_no_round_of_an_alltoall_do_two_ranks_send_to_the_same_one(ranks: int
         assert all(send.destination == (send.source + number) % ranks for send in sends)
 
 
+@given(RANKS, CHANNELS, st.integers(1, 40))
+def test_a_rank_of_an_alltoall_sends_to_as_many_at_once_as_are_in_flight(
+    ranks: int, channels: int, in_flight: int
+) -> None:
+    plan = schedule(Pattern.ALLTOALL, ranks, ranks * 1000, channels=channels, in_flight=in_flight)
+    at_once = Counter(send.source for send in plan.sends if not send.after)
+    assert set(at_once.values()) == {channels * min(in_flight, ranks - 1)}
+    for send in plan.sends:
+        assert all(plan.sends[before].source == send.source for before in send.after)
+
+
+def test_rings_enter_a_group_on_the_rail_on_which_they_left_the_one_before() -> None:
+    plan = schedule(Pattern.ALLGATHER, 32, 32_000, channels=8, group=8)
+    between = [send for send in plan.sends if send.source // 8 != send.destination // 8]
+    assert between
+    assert all(send.source % 8 == send.destination % 8 for send in between)
+
+
+def test_trees_of_groups_leave_a_group_by_its_first_rank_alone() -> None:
+    plan = schedule(Pattern.ALLREDUCE, 32, 32_000, algorithm=Algorithm.TREE, channels=2, group=8)
+    gates = {
+        rank
+        for send in plan.sends
+        if send.source // 8 != send.destination // 8
+        for rank in (send.source % 8, send.destination % 8)
+    }
+    assert gates == {0, 1}
+
+
 def test_the_channels_of_an_alltoall_begin_at_different_destinations() -> None:
-    plan = schedule(Pattern.ALLTOALL, 9, 9 * 1000, channels=4)
+    plan = schedule(Pattern.ALLTOALL, 9, 9 * 1000, channels=4, in_flight=1)
     first = [send.destination for send in plan.sends if send.source == 0 and not send.after]
     assert first == [1, 3, 5, 7]
 
@@ -354,9 +383,9 @@ def test_each_channel_leaves_a_group_from_another_member() -> None:
     alone = schedule(Pattern.ALLGATHER, 16, 16_000, channels=1, group=4)
     assert {send.source for send in alone.sends if send.source // 4 != send.destination // 4} == {
         3,
-        7,
+        4,
         11,
-        15,
+        12,
     }
 
 

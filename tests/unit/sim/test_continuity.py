@@ -87,19 +87,22 @@ def test_an_alltoall_takes_as_long_in_a_step_of_a_training_job_as_alone(
     assert microseconds(latency_ns, eps=0.0, **keys) == pytest.approx(alone, rel=1e-9)
 
 
+@pytest.mark.parametrize("in_flight", [1, 3, 64])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("pattern", ["alltoall", "alltoallv"])
 def test_an_alltoall_takes_as_long_in_turn_as_in_order(
-    monkeypatch: pytest.MonkeyPatch, pattern: str, channels: int
+    monkeypatch: pytest.MonkeyPatch, pattern: str, channels: int, in_flight: int
 ) -> None:
     keys = {"pattern": pattern, "ranks": 12, "size": "1MB", "channels": channels}
+    keys["in_flight"] = in_flight
     in_order = microseconds(1000, eps=0.0, **keys)
     monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
     assert microseconds(1000, eps=0.0, **keys) == pytest.approx(in_order, rel=1e-9)
 
 
 def test_an_alltoall_of_more_sends_than_are_simulated_in_order_is_refused() -> None:
-    job = JobSpec.model_validate({"pattern": "alltoall", "ranks": 1025, "size": "64MB"})
+    keys = {"pattern": "alltoall", "ranks": 1025, "size": "64MB", "in_flight": 64}
+    job = JobSpec.model_validate(keys)
     assert count_sends(job.pattern, 1024, 64 * 10**6) <= MOST_IN_TURN
     with pytest.raises(InputError, match="AlltoAlls of 1,049,600 sends") as caught:
         collectives.workload_of(job, None, 1)

@@ -240,6 +240,8 @@ def collective(draw: st.DrawFn) -> dict[str, object]:
         kind_of(pattern).is_in_ring_order and draw(st.booleans())
     ):
         keys["group"] = group
+    if kind_of(pattern).is_exchange:
+        keys["in_flight"] = draw(st.integers(1, 20))
     if kind_of(pattern).is_rooted:
         keys["root"] = draw(st.integers(0, ranks - 1))
     return keys
