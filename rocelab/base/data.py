@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FOLDERS = ("labs", "templates", "scripts", "traffic")
+FOLDERS = ("labs", "servers", "templates", "scripts", "traffic")
 PACKED = "_data"
 """The folder with the files in a wheel, in the package."""
 

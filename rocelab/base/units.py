@@ -97,6 +97,13 @@ DURATION = UnitScale(
     units={"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "m": 60 * 10**9},
     examples=("50ms", "3s"),
 )
+BANDWIDTH = UnitScale(
+    expected="a bandwidth such as 450GB/s or 3.35TB/s",
+    base_unit="bytes per second",
+    hint="a bandwidth is bytes per second: a number and MB/s, GB/s or TB/s",
+    units={"TB/s": 10**12, "GB/s": 10**9, "MB/s": 10**6},
+    examples=("450GB/s", "3.35TB/s"),
+)
 SHARE = UnitScale(
     expected="a share such as 5% or 200ppm",
     base_unit="parts per million",
@@ -143,3 +150,10 @@ DurationNs = Annotated[
     int, BeforeValidator(parse_duration_ns), DURATION, _schema(DURATION), _as_written(DURATION)
 ]
 SharePpm = Annotated[int, BeforeValidator(SHARE.parse), SHARE, _schema(SHARE), _as_written(SHARE)]
+BytesPerSecond = Annotated[
+    int,
+    BeforeValidator(BANDWIDTH.parse),
+    BANDWIDTH,
+    _schema(BANDWIDTH),
+    _as_written(BANDWIDTH),
+]

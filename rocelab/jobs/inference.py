@@ -14,9 +14,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rocelab.base.arrays import Bools, Ints
+from rocelab.base.units import BytesPerSecond
 from rocelab.base.wording import RefusedError
 from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.models import BytesPerSecond, Flops, Model
+from rocelab.jobs.models import Flops, Model
 from rocelab.jobs.parallelism import RankLayout, between, in_groups, joined, over_network
 from rocelab.jobs.steps import Steps
 from rocelab.jobs.training_spec import MAX_RANKS

@@ -183,6 +183,7 @@ def workload_of(
                     compute_s=0.0 if phase or not iteration else compute_s,
                     sends=_following(job.pattern, merged) if iteration else merged,
                     iteration=iteration,
+                    launches=not phase,
                 )
             )
     return Workload(job.ranks, tuple(steps))
@@ -274,6 +275,7 @@ def _ordered(schedule: Schedule, iterations: int, compute_s: float, barrier: boo
                 (*pause[send.source], *(first + before for before in send.after)),
                 sends=single[send.id],
                 iteration=iteration,
+                launches=not send.after,
             )
             for send in schedule.sends
         ]

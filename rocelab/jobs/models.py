@@ -22,26 +22,12 @@ FLOPS = UnitScale(
     units={"P": 10**15, "T": 10**12, "G": 10**9},
     examples=("400T", "1.2P"),
 )
-BANDWIDTH = UnitScale(
-    expected="a bandwidth such as 450GB/s or 3.35TB/s",
-    base_unit="bytes per second",
-    hint="a bandwidth is bytes per second: a number and MB/s, GB/s or TB/s",
-    units={"TB/s": 10**12, "GB/s": 10**9, "MB/s": 10**6},
-    examples=("450GB/s", "3.35TB/s"),
-)
 Flops = Annotated[
     int,
     BeforeValidator(FLOPS.parse),
     FLOPS,
     WithJsonSchema({"type": "string", "pattern": FLOPS.pattern}),
     PlainSerializer(FLOPS.written, return_type=str, when_used="json"),
-]
-BytesPerSecond = Annotated[
-    int,
-    BeforeValidator(BANDWIDTH.parse),
-    BANDWIDTH,
-    WithJsonSchema({"type": "string", "pattern": BANDWIDTH.pattern}),
-    PlainSerializer(BANDWIDTH.written, return_type=str, when_used="json"),
 ]
 
 

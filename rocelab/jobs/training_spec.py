@@ -13,9 +13,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from rocelab.base.units import SHARE, SharePpm
+from rocelab.base.units import SHARE, BytesPerSecond, SharePpm
 from rocelab.base.wording import RefusedError
-from rocelab.jobs.models import BytesPerSecond, Flops, Model
+from rocelab.jobs.models import Flops, Model
 from rocelab.jobs.parallelism import RankLayout
 from rocelab.jobs.workloads import WorkloadRate, WorkloadSpec
 

@@ -58,6 +58,9 @@ class Step:
     iteration: int = 0
     """The repetition of the job that it belongs to, from 0; a pause before an iteration belongs to
     it."""
+    launches: bool = True
+    """Whether its sends are the first of their ranks in a collective, which hosts launch
+    (`rocelab.hosts`); False: they are a later part of one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from rocelab.base.doors import Door
 from rocelab.base.errors import InputError
 from rocelab.base.kinds import LAST
 from rocelab.base.progress import ProgressSink
+from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.workload import Workload
 from rocelab.labfile.base import SpecModel
@@ -40,6 +41,10 @@ class JobPlace:
 
     seed: int = 1
     """What the job draws from."""
+
+    hosts: RankHosts | None = None
+    """The type of server on its ranks: which of them reach each other without the network, and what
+    hosts take. None: hosts take no time, and all ranks send over the network."""
 
     def apart(self, size: int) -> Bools:
         """Of each group of `size` consecutive ranks, whether its NICs are on several servers."""

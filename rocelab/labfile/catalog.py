@@ -1,9 +1,9 @@
-"""Finds labs, drills and jobs by name: a user's own, and the shipped ones.
+"""Finds labs, drills, jobs and types of servers by name: a user's own, and the shipped ones.
 
-A YAML file in `labs/`, `scripts/` or `traffic/` of the user's tree, or shipped in the folder of
-that name, has a name (`zone-small`); the user's own file wins. On the command line the tree is the
-current folder; for a name inside a file it is that file's tree. Any other file is named by its
-path.
+A YAML file in `labs/`, `scripts/`, `servers/` or `traffic/` of the user's tree, or shipped in the
+folder of that name, has a name (`zone-small`); the user's own file wins. On the command line the
+tree is the current folder; for a name inside a file it is that file's tree. Any other file is named
+by its path.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ LABS = Catalog("labs", "lab", "rocelab labs")
 DRILLS = Catalog("scripts", "drill", "rocelab drill list")
 JOBS = Catalog("traffic", "file of jobs")
 FLOWS = Catalog("traffic", "file of flows")
+SERVERS = Catalog("servers", "server model")
 
 
 def shipped_names(catalog: Catalog) -> tuple[str, ...]:
@@ -61,8 +62,8 @@ def own_file(text: str, catalog: Catalog, tree: Path = Path()) -> Path | None:
 
 
 def tree_of(file: Path) -> Path:
-    """The tree of a file: the folder above its `labs/`, `scripts/` or `traffic/`, else its own
-    folder."""
+    """The tree of a file: the folder above its `labs/`, `scripts/`, `servers/` or `traffic/`, else
+    its own folder."""
     if Path(os.path.normpath(file.absolute())).parent.name in FOLDERS:
         return Path(os.path.normpath(file.parent / ".."))
     return file.parent
