@@ -79,13 +79,12 @@ def measured(pattern: str, ranks: int, size: str, dcqcn: str) -> Row:
     )
     both = ways_along(joined_paths(paths, back))
     answer_bits = 8 * ack_bytes(made.network.family)
-    answer_s = answer_bits / made.network.capacity_bps[paths.sends] + latency_s
+    answer_s = answer_bits / made.network.capacity_bps[paths.sends] + latency_s[paths.sends]
     answered_s = np.add.reduceat(answer_s, paths.start[:-1])
     receives = waits_for_data(program, sending)
     zero = np.zeros(program.tasks)
     capacity_bps = made.network.capacity_bps
-    of_sends_s = np.full(len(capacity_bps), latency_s)
-    alone = completion(program, made.whole_paths, capacity_bps, of_sends_s, zero, zero)
+    alone = completion(program, made.whole_paths, capacity_bps, latency_s, zero, zero)
     _, chain = begins_s(replace(program, delay_s=zero), zero + 1, zero, receives)
     start_s, _ = begins_s(program, alone.least_s + answered_s, answered_s, receives)
     times: list[float] = []

@@ -30,6 +30,7 @@ from rocelab.jobs.poisson import PoissonSpec, poisson_flows
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.results.engines import Engine
+from rocelab.routes.arrays.paths import along_paths
 from rocelab.sim.engine.completion import completion
 from rocelab.sim.figures import simulation_environment, transfer_times
 from rocelab.sim.links.part import Links, pass_part, rounds_s
@@ -132,7 +133,7 @@ def p99_added_up(made: Simulation) -> float:
     links = Links(traffic, capacity_bps, latency_s, queues, round_s)
     nics, *others = stages(traffic, len(capacity_bps))
     begin_s = traffic.start_s[traffic.flow]
-    over_s = _left_s(links, begin_s, nics)[traffic.last] + latency_s * traffic.hops
+    over_s = _left_s(links, begin_s, nics)[traffic.last] + along_paths(paths, latency_s)
     for part in chain.from_iterable(others):
         from_nic = replace(part, before=nic[part.flow])
         # A NIC for each link, alone with the flows that go on to it.
@@ -140,11 +141,11 @@ def p99_added_up(made: Simulation) -> float:
             np.stack((part.link, from_nic.before)), axis=1, return_inverse=True
         )
         alone = Part(part.flow, number.reshape(-1), np.full_like(part.link, -1), 0 * part.hop)
-        without = replace(links, capacity_bps=capacity_bps[pairs[1]])
+        real = pairs[1]
+        without = replace(links, capacity_bps=capacity_bps[real], latency_s=latency_s[real])
         alone_s = _left_s(without, begin_s, [alone])
         over_s += (_left_s(links, alone_s, [from_nic]) - alone_s)[traffic.last]
-    of_sends_s = np.full(len(capacity_bps), latency_s)
-    times = completion(program, paths, capacity_bps, of_sends_s, program.delay_s, over_s)
+    times = completion(program, paths, capacity_bps, latency_s, program.delay_s, over_s)
     return float(np.quantile(times.slowdown, 0.99))
 
 

@@ -39,6 +39,7 @@ class Method:
     tasks: int
     solves: int
     latency_ns: float
+    """What a link adds to a send; the median, if links differ."""
     leaves_out: tuple[str, ...]
     """In words, what the engine leaves out."""
     engine: Engine = Engine.FLUID
@@ -46,6 +47,8 @@ class Method:
     """Of an engine with packets."""
     seed: int | None = None
     """Of an engine with packets."""
+    latencies_ns: tuple[float, float] | None = None
+    """The least and the most that a link adds to a send, None if all add the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.steps import roofline_s
 from rocelab.planning.fabric import Direction
-from rocelab.results.engines import LEAVES_OUT, Engine
+from rocelab.results.engines import LEAVES_OUT
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
@@ -98,7 +98,8 @@ def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) ->
             transfers=compiled.program.transfers,
             tasks=compiled.program.tasks,
             solves=outcome.solves,
-            latency_ns=simulation.hop_latency_ns,
+            latency_ns=float(np.median(simulation.latency_ns)),
+            latencies_ns=_latencies_ns(simulation),
             leaves_out=LEAVES_OUT[simulation.options.engine],
             engine=simulation.options.engine,
             ports=simulation.options.ports if isinstance(outcome, PacketRun) else None,
@@ -177,17 +178,16 @@ def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
         simulation.program,
         simulation.whole_paths,
         simulation.network.capacity_bps,
-        _latency_of_sends_s(simulation),
+        simulation.engine_latency_ns / NS,
         outcome.start_s,
         transfers_over_s(simulation.program, outcome),
     )
 
 
-def _latency_of_sends_s(simulation: Simulation) -> Floats:
-    """What the engine adds to each send, 2L."""
-    if simulation.options.engine is Engine.FLUID:
-        return simulation.latency_ns / NS
-    return np.full(simulation.network.sends, simulation.hop_latency_ns / NS)
+def _latencies_ns(simulation: Simulation) -> tuple[float, float] | None:
+    """The least and the most that a link adds to a send, None if all add the same."""
+    low, high = float(simulation.latency_ns.min()), float(simulation.latency_ns.max())
+    return None if low == high else (low, high)
 
 
 def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:

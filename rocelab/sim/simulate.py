@@ -68,6 +68,8 @@ USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
 
 HOP_LATENCY_NS = 1000
+MOST_LATENCIES = 32
+"""Different delays of links that the engine of packets takes."""
 """The default of a lab without `links.delay`: what ASTRA-sim's published inputs give a network
 dimension; a deep-buffer chassis takes more."""
 
@@ -190,7 +192,7 @@ class Simulation:
         with self._timed("run"):
             return engine(*inputs, self._progress)
 
-    def packet_inputs(self) -> tuple[Program, list[Wiring], float, Sending, Queues]:
+    def packet_inputs(self) -> tuple[Program, list[Wiring], Floats, Sending, Queues]:
         """What `run_packets` and `run_links` take. Raises InputError for what cannot be simulated
         packet by packet or would take too long, MachineError for what does not fit."""
         self._check_packets()
@@ -209,7 +211,7 @@ class Simulation:
             gathering_of(self.network) if self.options.ports is PortModel.LAB else None,
         )
         queues = queues_of(
-            self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed
+            self.spec, self.network, self.options.ports, self.engine_latency_ns, self.options.seed
         )
         with self._timed("paths"):
             wirings = self._wirings(outages)
@@ -217,7 +219,7 @@ class Simulation:
             check_hops(program, wirings, sending)
         else:
             check_packets(program, wirings, sending, queues)
-        return program, wirings, self.hop_latency_ns / 1e9, sending, queues
+        return program, wirings, self.engine_latency_ns / 1e9, sending, queues
 
     def _job_of_flow(self) -> Longs:
         return np.repeat(np.arange(len(self.jobs)), np.diff(self.compiled.first_flow))
@@ -277,7 +279,7 @@ class Simulation:
                 "they are of --engine fluid",
             ),
             (
-                self.options.ports is PortModel.LAB and self.hop_latency_ns == 0,
+                self.options.ports is PortModel.LAB and bool((self.engine_latency_ns == 0).any()),
                 "ports of a lab and a hop latency of 0",
                 "give another --hop-latency or other --ports",
             ),
@@ -407,9 +409,16 @@ class Simulation:
         return np.where(delay_ns == NONE, HOP_LATENCY_NS, delay_ns).astype(np.float64)
 
     @cached_property
-    def hop_latency_ns(self) -> float:
-        """One time for all links, for the engines that take one: the median."""
-        return float(np.median(self.latency_ns))
+    def engine_latency_ns(self) -> Floats:
+        """`latency_ns` as the engine takes it, 2L: that of packets has a table of events for each
+        distinct time, so beyond MOST_LATENCIES they are rounded to as many, evenly spaced."""
+        if self.options.engine is not Engine.PACKETS:
+            return self.latency_ns
+        if len(np.unique(self.latency_ns)) <= MOST_LATENCIES:
+            return self.latency_ns
+        lowest, step = float(self.latency_ns.min()), np.ptp(self.latency_ns) / (MOST_LATENCIES - 1)
+        rounded: Floats = lowest + np.rint((self.latency_ns - lowest) / step) * step
+        return rounded
 
     def _timed_program(self) -> Program:
         """The program with the latency of each task's longest chain, and jobs at their starts."""

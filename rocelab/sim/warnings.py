@@ -187,7 +187,7 @@ def _unread_by_a_fluid(simulation: Simulation) -> Iterator[str]:
     queues, scheme = simulation.spec.queues, simulation.spec.scheme
     yield from _unread(
         [
-            *queues.changed("queues", "buffer", "dscp", "marked"),
+            *queues.changed("queues", "buffer", "dscp", "marked", "roles", "links"),
             *queues.ecn.changed("queues.ecn", "kmin", "kmax", "pmax"),
             *_transport_warnings(simulation, *_OF_PACKETS),
         ],
@@ -229,14 +229,14 @@ def _other_hash(simulation: Simulation) -> list[str]:
     )
 
 
-def _one_latency(simulation: Simulation) -> list[str]:
-    low, high = float(simulation.latency_ns.min()), float(simulation.latency_ns.max())
-    if low == high:
+def _rounded_latencies(simulation: Simulation) -> list[str]:
+    off_ns = np.abs(simulation.engine_latency_ns - simulation.latency_ns)
+    if not off_ns.any():
         return []
+    count = len(np.unique(simulation.latency_ns))
     return [
-        f"links have delays from {quantities.duration(low)} to {quantities.duration(high)}, and "
-        f"this engine takes {quantities.duration(simulation.hop_latency_ns)} for each; "
-        "--engine fluid takes each link's own"
+        f"links have {count:,} different delays, which this engine rounds by up to "
+        f"{quantities.duration(float(off_ns.max()))}; --engine fluid takes each link's own"
     ]
 
 
@@ -421,7 +421,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_LINKS, _classes_of_answers),
     (_ALL, _other_hash),
     (_ALL, _valleys),
-    (_ALL - _FLUID, _one_latency),
+    (_ALL - _FLUID, _rounded_latencies),
 )
 """Rules about what is simulated, each with the engines that it is about, in the order of a page."""
 

@@ -36,6 +36,7 @@ from rocelab.results.simulation import (
     Distribution,
     FlowOutcome,
     JobOutcome,
+    Method,
     SimulationReport,
     TierUse,
 )
@@ -405,13 +406,20 @@ def _events(report: SimulationReport) -> Table:
     )
 
 
+def _latency(method: Method) -> str:
+    if method.latencies_ns is None:
+        return duration(method.latency_ns)
+    low, high = map(duration, method.latencies_ns)
+    return f"{low} to {high}, each link its own"
+
+
 def _method(report: SimulationReport) -> Section:
     method = report.method
     return Section(
         "How it was worked out",
         (
             Note(_how(report)),
-            Note(f"Latency of a send: {duration(method.latency_ns)}. Left out:", page_only=True),
+            Note(f"Latency of a send: {_latency(method)}. Left out:", page_only=True),
             Items(method.leaves_out, page_only=True),
             Code(json.dumps(report.lab, indent=1), title="the lab in full", page_only=True),
             *(

@@ -14,6 +14,7 @@ from rocelab.base.arrays import Floats, Ints, Longs
 from rocelab.base.progress import ProgressSink
 from rocelab.jobs.messages import Messages
 from rocelab.routes.arrays.flows import Paths, ways_along
+from rocelab.routes.arrays.paths import along_paths
 from rocelab.sim.engine.program import Program
 from rocelab.sim.links.traffic import LinkTraffic, Part
 from rocelab.sim.links.turns import begins_in_turn
@@ -25,11 +26,11 @@ from rocelab.sim.windows import serialised_s
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The links of a network, 2L, and their F flows."""
+    """The links of a network, 2L, and their F flows. latency_s: of each send, 2L."""
 
     traffic: LinkTraffic
     capacity_bps: Floats
-    latency_s: float
+    latency_s: Floats
     queues: Queues
     round_s: Floats
     """F, as in `rounds_s`."""
@@ -58,7 +59,8 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
     if not comes.any():
         return Passed(part, chunk[:0], np.empty(0), None)
     chunk, passage = chunk[comes], passage[comes]
-    ports, capacity_bps = _ports(part, links.capacity_bps)
+    ports, real = _ports(part, len(links.capacity_bps))
+    capacity_bps = links.capacity_bps[real]
     comes_s = left_s[chunk]
     if ports.shape[1] > 1:
         before = ports[passage, 0]
@@ -87,9 +89,9 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
     run = run_packets(
         program,
         [Wiring(0.0, capacity_bps, ways_along(paths))],
-        way_s / ports.shape[1],
+        np.full(len(capacity_bps), way_s / ports.shape[1]),
         sending,
-        links.queues,
+        _queues_of(links.queues, real),
         progress,
     )
     answered_s = 2 * way_s + (traffic.ack_bits / capacity_bps[ports]).sum(axis=1)[passage]
@@ -98,16 +100,17 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
         # Its packets come faster than a slow link has let them through, the last one not.
         last_s = _last_bits(traffic, chunk) / capacity_bps[ports[passage, 1]]
         over_s[is_paced] = np.maximum(over_s, left_s[chunk] + last_s)[is_paced]
-    return Passed(part, chunk, over_s + links.latency_s, run)
+    return Passed(part, chunk, over_s + links.latency_s[part.link[passage]], run)
 
 
-def rounds_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: float) -> Floats:
-    """How long it takes from packets to their ACK where nothing waits, F."""
+def rounds_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: Floats) -> Floats:
+    """How long it takes from packets to their ACK where nothing waits, F. latency_s: of each send,
+    2L."""
     paths = traffic.paths
     bit_s, nic = 1 / capacity_bps[paths.sends], paths.start[:-1]
     sums_s, slowest_s = np.add.reduceat(bit_s, nic), np.maximum.reduceat(bit_s, nic)
     found_s: Floats = _serialised_s(traffic, np.arange(len(traffic)), sums_s, slowest_s)
-    return found_s + 2 * latency_s * traffic.hops
+    return found_s + 2 * along_paths(paths, latency_s)
 
 
 def _serialised_s(traffic: LinkTraffic, flow: Longs, sums_s: Floats, slowest_s: Floats) -> Floats:
@@ -154,18 +157,23 @@ def _chunks(traffic: LinkTraffic, part: Part) -> tuple[Longs, Longs]:
     return np.arange(len(passage)) + (traffic.first[part.flow] - begin)[passage], passage
 
 
-def _ports(part: Part, capacity_bps: Floats) -> tuple[Ints, Floats]:
+def _ports(part: Part, sends: int) -> tuple[Ints, Longs]:
     """The ports of each passage, P x 2: that of the link before, alone with the flows that go on to
-    the link, and the link's; P x 1 for links of NICs. The capacity of all ports, to which those of
-    the ways back belong."""
+    the link, and the link's; P x 1 for links of NICs. The send of the network whose settings each
+    port has, those of the ways back too."""
     used, place = np.unique(part.link, return_inverse=True)
     ports, real = place[:, None], used
     if part.before[0] >= 0:
-        sends = len(capacity_bps)
         pairs, pair = np.unique(place * sends + part.before, return_inverse=True)
         ports = np.stack((len(used) + pair, place), axis=1)
         real = np.concatenate((used, pairs % sends))
-    return (2 * ports).astype(np.int32), np.repeat(capacity_bps[real], 2)
+    return (2 * ports).astype(np.int32), np.repeat(real, 2)
+
+
+def _queues_of(queues: Queues, sends: Longs) -> Queues:
+    """The queues of ports that have the settings of these sends."""
+    kind = queues.kind
+    return queues if isinstance(kind, int) else replace(queues, kind=kind[sends])
 
 
 def _sending_of(sending: Sending, flow: Longs, payload_bytes: Longs) -> Sending:

@@ -23,6 +23,7 @@ from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.base.workers import in_vain, workers
 from rocelab.planning.queues import BINS
 from rocelab.routes.arrays.flows import Paths, paths_taken
+from rocelab.routes.arrays.paths import along_paths
 from rocelab.sim.engine.program import Program
 from rocelab.sim.links.part import Links, pass_part, rounds_s
 from rocelab.sim.links.traffic import LinkTraffic, Part, stages, traffic_of
@@ -43,7 +44,7 @@ CHUNK_BYTES = 150
 def run_links(
     program: Program,
     wirings: Sequence[Wiring],
-    latency_s: float,
+    latency_s: Floats,
     sending: Sending,
     queues: Queues,
     progress: ProgressSink = no_progress,
@@ -187,10 +188,10 @@ _BY_FLOW = ("marked", "cnps", "naks", "retransmitted", "timeouts", "out_of_order
 _BY_SEND = ("highest_bytes", "marks", "drops")
 
 
-def _answered_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: float) -> Floats:
+def _answered_s(traffic: LinkTraffic, capacity_bps: Floats, latency_s: Floats) -> Floats:
     """The time that an ACK takes back, F."""
     paths = traffic.paths
-    link_s = latency_s + traffic.ack_bits / capacity_bps[paths.sends]
+    link_s = latency_s[paths.sends] + traffic.ack_bits / capacity_bps[paths.sends]
     return np.add.reduceat(link_s, paths.start[:-1])
 
 
@@ -203,7 +204,8 @@ def _opened_s(links: Links, nic_s: Floats, over_s: Floats) -> Floats:
     bit_s, nic = 1 / links.capacity_bps[paths.sends], paths.start[:-1]
     sums_s, slowest_s = np.add.reduceat(bit_s, nic), np.maximum.reduceat(bit_s, nic)
     behind_s = traffic.wire_bits * (sums_s - bit_s[nic])[flow]
-    behind_s += links.latency_s * (traffic.hops - 1)[flow] + traffic.packet_bits * slowest_s[flow]
+    latency_s = along_paths(paths, links.latency_s) - links.latency_s[paths.sends[nic]]
+    behind_s += latency_s[flow] + traffic.packet_bits * slowest_s[flow]
     is_held = (over_s > nic_s + behind_s) | np.isinf(over_s)
     # Its packets, but for the first, are sent on as they come: on all links but the slowest.
     early_s = (traffic.wire_bits - traffic.packet_bits) * (sums_s - slowest_s)[flow]
@@ -230,7 +232,11 @@ def _for_chunks(queues: Queues, traffic: LinkTraffic) -> Queues:
     further = int((traffic.most_packets - 1).max()) * (
         int(traffic.sending.mtu.max()) + traffic.sending.overhead_bytes
     )
-    return replace(queues, buffer_bytes=queues.buffer_bytes + further)
+    kinds = tuple(
+        replace(kind, buffer_bytes=tuple(bytes_ + further for bytes_ in kind.buffer_bytes))
+        for kind in queues.kinds
+    )
+    return replace(queues, buffer_bytes=queues.buffer_bytes + further, kinds=kinds)
 
 
 def _threads() -> int:

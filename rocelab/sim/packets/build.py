@@ -57,9 +57,6 @@ at all rings for each event, so those of other sizes are timers."""
 FIRST_PACKETS = 2**16
 """Room for so many packets at first."""
 
-CUT_BYTES = 64
-"""What a port that cuts through waits for: enough to choose the next port."""
-
 PMAX_UNITS = 2**31
 
 
@@ -88,12 +85,12 @@ class _Serialisation:
 def state_of(
     program: Program,
     wirings: Sequence[Wiring],
-    latency_s: float,
+    latency_s: Floats,
     sending: Sending,
     queues: Queues,
 ) -> PacketState:
-    """The tables at time 0, with the first wiring."""
-    pausing, ports = queues.pausing, ports_of(wirings, queues)
+    """The tables at time 0, with the first wiring. latency_s: of each send, 2L."""
+    pausing, ports = queues.pausing, ports_of(wirings, queues, latency_s)
     program = _by_runs(program, sending.messages)
     order, strict = class_order(sending, queues.strict)
     sizes = _sizes(program, sending)
@@ -107,7 +104,6 @@ def state_of(
     task.starts_as[starts] = np.arange(len(starts))
     pause, memory, buffer = pause_tables(pausing, order, port_rings)
     asking_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
-    early_ps = _early_ps(queues.ports, ports.rates_bps[ports.by_rate], latency_s)
 
     rules = _rules(queues, order, strict)
     rules.port_rings, rules.way_rings = port_rings, port_rings + len(asking_ps)
@@ -131,7 +127,7 @@ def state_of(
     counts.free_packets = max(FIRST_PACKETS, 2 * counts.most_taken, len(port))
     counts.finished, counts.most_host_timers = len(sizes.clearing), -2 * len(host)
 
-    on_the_way_ps = [*asking_ps, *early_ps, round(latency_s * PS)]
+    on_the_way_ps = [*asking_ps, *ports.on_the_way_ps()]
     ring = _rings(serialisation.by_ring, len(port), on_the_way_ps, int(counts.free_packets))
     timers = len(task) + 2 * len(port) + 2 * len(flow) + len(pause) + 1
     run = PacketState(
@@ -376,16 +372,6 @@ def _size_classes(sending: Sending, data: Longs, count: Longs) -> Longs:
 def _class_of(size: Longs, sizes: Longs) -> Longs:
     order = np.argsort(sizes[2:])
     return 2 + order[np.searchsorted(sizes[2:], size, sorter=order)]
-
-
-def _early_ps(ports: PortModel, rates: Floats, latency_s: float) -> list[int]:
-    """For each rate, how long after its beginning a packet reaches the next port; none where it
-    does after its end."""
-    if ports is PortModel.STORE_AND_FORWARD:
-        return []
-    header_bytes = CUT_BYTES if ports is PortModel.CUT_THROUGH else 0
-    latencies: list[int] = np.rint((latency_s + header_bytes * 8 / rates) * PS).astype(int).tolist()
-    return latencies
 
 
 def _rings(

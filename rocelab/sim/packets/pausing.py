@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from rocelab.base import quantities
-from rocelab.base.arrays import NONE, Longs
+from rocelab.base.arrays import NONE, Floats, Longs
 from rocelab.base.errors import InputError
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.headroom import headroom_of, response_quanta
@@ -85,9 +85,10 @@ class Pausing:
 
 
 def pausing_of(
-    spec: LabSpec, network: Network, ports: PortModel, hop_latency_ns: float
+    spec: LabSpec, network: Network, ports: PortModel, latency_ns: Floats
 ) -> Pausing | None:
-    """Those of a lab, None without any. Ports of a lab have its slack as headroom too.
+    """Those of a lab, None without any. latency_ns: of each send, 2L. Ports of a lab have its slack
+    as headroom too.
 
     A pause crosses the cable back, and its sender takes time to obey. What a link adds to a send
     beyond its cable is a switch's, which counts a packet before, so the pause is that much earlier.
@@ -103,16 +104,19 @@ def pausing_of(
     needs = [headroom_of(pfc, *kind) for kind in kinds.T.tolist()]
     is_lab = ports is PortModel.LAB
     slack = [slack_of(need, spec) if is_lab else 0 for need in needs]
-    delay_ns = [
-        2 * cable + response_quanta(pfc, value) * QUANTUM_BITS * SECOND / value - hop_latency_ns
-        for value, cable in zip(bps, cables, strict=True)
-    ]
-    if min(delay_ns) < 0:
-        obeyed_ns = min(delay_ns) + hop_latency_ns
+    obeyed_ns = np.array(
+        [
+            2 * cable + response_quanta(pfc, value) * QUANTUM_BITS * SECOND / value
+            for value, cable in zip(bps, cables, strict=True)
+        ]
+    )[rate]
+    delay_ns = obeyed_ns - latency_ns
+    if (delay_ns < 0).any():
+        worst = int(np.argmin(delay_ns))
         raise InputError(
-            f"a pause is obeyed {quantities.duration(obeyed_ns)} after what crossed the threshold "
-            f"was on the cable, and a hop latency of {quantities.duration(hop_latency_ns)} is "
-            "longer",
+            f"a pause is obeyed {quantities.duration(float(obeyed_ns[worst]))} after what crossed "
+            f"the threshold was on the cable of {network.send_name(worst)}, and a hop latency of "
+            f"{quantities.duration(float(latency_ns[worst]))} is longer",
             hint="set links.delay in the lab's file: headroom and pauses then have room for it",
         )
     is_switch = network.tier[network.receiver] > 0
@@ -158,7 +162,7 @@ def pausing_of(
         pfc.classes,
         pools,
         np.where(taken > 0, taken, needed) + np.array(slack, np.int64)[rate],
-        np.rint(np.array(delay_ns) * 1000).astype(np.int64)[rate],
+        np.rint(delay_ns * 1000).astype(np.int64),
         np.array(shared, np.int64),
         np.array(reserve, np.int64),
         column("reserved"),

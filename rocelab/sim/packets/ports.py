@@ -338,6 +338,6 @@ def serialised(run: PacketState, number: int) -> None:
     """The last bit of a packet has left its port."""
     port = run.port[number]
     if port.busy != at.GONE:
-        schedule(run, len(run.ring) - 1, port.busy)
+        schedule(run, port.whole, port.busy)
     port.busy = -1
     serve(run, number)

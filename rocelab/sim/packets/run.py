@@ -129,13 +129,13 @@ class PacketRun(Outcome):
 def run_packets(
     program: Program,
     wirings: Sequence[Wiring],
-    latency_s: float,
+    latency_s: Floats,
     sending: Sending,
     queues: Queues,
     progress: ProgressSink = no_progress,
 ) -> PacketRun:
     """Run a program to its end. wirings: in order of time, the first at 0. latency_s: of each send,
-    after serialisation.
+    2L, after serialisation.
 
     A sender goes on at the last ACK of its data, a receiver when all of it has arrived. A NIC sends
     ACKs and CNPs before data. The arguments are those that `check_packets` accepts; raises
@@ -144,7 +144,7 @@ def run_packets(
     run = state_of(program, wirings, latency_s, sending, queues)
     clears = sending.source[len(sending.source) - len(run.clearance) :]
     loop.begin(run, order_by_nic(queues.seed, clears))
-    ports = ports_of(wirings, queues)
+    ports = ports_of(wirings, queues, latency_s)
     for number, wiring in enumerate(wirings):
         if number:
             run = connected(run, wiring, ports)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.agent.nic import moderation_ns
-from rocelab.base.arrays import NONE, Longs
+from rocelab.base.arrays import NONE, Floats, Longs
 from rocelab.base.family import Family
 from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.messages import Messages
@@ -182,9 +182,10 @@ def gathering_of(network: Network) -> Gathering:
 
 
 def queues_of(
-    spec: LabSpec, network: Network, ports: PortModel, hop_latency_ns: float, seed: int
+    spec: LabSpec, network: Network, ports: PortModel, latency_ns: Floats, seed: int
 ) -> Queues:
-    """Those of a lab, with ports of a model. seed: of marks. Raises as `pausing_of`."""
+    """Those of a lab, with ports of a model. latency_ns: of each send, 2L. seed: of marks. Raises
+    as `pausing_of`."""
     queues, settings = spec.queues, PortSettings(spec.queues)
     kinds, kind = _kinds(settings, network)
     columns = (np.rint(network.capacity_bps).astype(np.int64), network.mtu)
@@ -200,7 +201,7 @@ def queues_of(
         ports,
         np.array(bursts, np.int64)[rate],
         seed,
-        pausing_of(spec, network, ports, hop_latency_ns),
+        pausing_of(spec, network, ports, latency_ns),
         kinds,
         kind,
         settings.strict_classes,

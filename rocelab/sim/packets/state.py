@@ -278,6 +278,9 @@ class PacketPort:
     early: int
     """The ring by which packets leave as they begin, -1 for none."""
 
+    whole: int
+    """The ring by which packets that were sent whole come to the end of the link."""
+
     setting: int
     """The row of its first class in the table of that name."""
 

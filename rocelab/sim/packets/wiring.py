@@ -25,6 +25,9 @@ from rocelab.sim.packets.state import PacketState
 
 PS = 10**12
 
+CUT_BYTES = 64
+"""What a port that cuts through waits for: enough to choose the next port."""
+
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
@@ -42,27 +45,63 @@ class Wiring:
 
 @dataclass(frozen=True, eq=False)
 class Ports:
-    """What ports are through all of a run. rates_bps: all that they ever have, ascending. is_nic:
-    of each send, 2L."""
+    """What ports are through all of a run. rates_bps: all that they ever have, ascending.
+    latency_ps, is_nic: of each send, 2L."""
 
     rates_bps: Floats
+    latency_ps: Longs
+    kinds: Longs
+    """The places in `rates_bps` and the latencies that ports ever have together, K x 2,
+    ascending."""
+
     is_nic: Bools
     queues: Queues
 
     @cached_property
-    def by_rate(self) -> Longs:
-        """The rates in the order of their rings for packets that left early."""
-        return drawn_order(self.queues.seed, len(self.rates_bps))
+    def by_kind(self) -> Longs:
+        """The kinds in the order of their rings for packets that left early."""
+        return drawn_order(self.queues.seed, len(self.kinds))
+
+    @cached_property
+    def latencies_ps(self) -> Longs:
+        """The distinct latencies, ascending."""
+        return np.unique(self.latency_ps)
+
+    @cached_property
+    def by_latency(self) -> Longs:
+        """The latencies in the order of their rings for packets that were sent whole."""
+        return drawn_order(self.queues.seed, len(self.latencies_ps))
+
+    def on_the_way_ps(self) -> list[int]:
+        """The delays of the rings of packets on their way: of those that left early, and behind
+        them of those that were sent whole."""
+        return [*self._early_ps(), *self.latencies_ps[self.by_latency].tolist()]
+
+    def _early_ps(self) -> list[int]:
+        """For each kind, how long after its beginning a packet reaches the next port; none where it
+        does after its end."""
+        if self.queues.ports is PortModel.STORE_AND_FORWARD:
+            return []
+        header_bytes = CUT_BYTES if self.queues.ports is PortModel.CUT_THROUGH else 0
+        rate, latency_ps = self.kinds[self.by_kind].T
+        delay_ps: list[int] = (
+            np.rint(latency_ps + header_bytes * 8 * PS / self.rates_bps[rate]).astype(int).tolist()
+        )
+        return delay_ps
 
 
-def ports_of(wirings: Sequence[Wiring], queues: Queues) -> Ports:
-    """The ports of a run with these wirings."""
+def ports_of(wirings: Sequence[Wiring], queues: Queues, latency_s: Floats) -> Ports:
+    """The ports of a run with these wirings. latency_s: of each send, 2L."""
     capacity_bps = np.concatenate([wiring.capacity_bps for wiring in wirings])
+    latency_ps = np.rint(latency_s * PS).astype(np.int64)
+    carries = capacity_bps > 0
+    rates_bps, rate = np.unique(capacity_bps[carries], return_inverse=True)
+    kinds = np.column_stack((rate, np.tile(latency_ps, len(wirings))[carries]))
     is_nic = np.zeros(len(wirings[0].capacity_bps), np.bool_)
     for wiring in wirings:
         paths = wiring.ways.paths
         is_nic[paths.sends[paths.start[:-1][np.diff(paths.start) > 0]]] = True
-    return Ports(np.unique(capacity_bps[capacity_bps > 0]), is_nic, queues)
+    return Ports(rates_bps, latency_ps, np.unique(kinds, axis=0), is_nic, queues)
 
 
 def connected(run: PacketState, wiring: Wiring, ports: Ports) -> PacketState:
@@ -96,8 +135,16 @@ def _set_rates(run: PacketState, capacity_bps: Floats, ports: Ports) -> None:
     carries, queues = capacity_bps > 0, ports.queues
     rate = np.searchsorted(ports.rates_bps, capacity_bps[carries])
     run.port.rate[carries] = rate * len(run.sizes)
+    latency = np.searchsorted(ports.latencies_ps, ports.latency_ps)
+    whole_rings = len(run.ring) - len(ports.latencies_ps)
+    run.port.whole = whole_rings + np.argsort(ports.by_latency)[latency]
     if queues.ports is not PortModel.STORE_AND_FORWARD:
-        run.port.early[carries] = run.rules.way_rings + np.argsort(ports.by_rate)[rate]
+        places = len(ports.latencies_ps)
+        numbers = rate * places + latency[carries]
+        known = ports.kinds[:, 0] * places
+        known += np.searchsorted(ports.latencies_ps, ports.kinds[:, 1])
+        kind = np.searchsorted(known, numbers)
+        run.port.early[carries] = run.rules.way_rings + np.argsort(ports.by_kind)[kind]
     if queues.ports is PortModel.LAB:
         # A lab's NIC has a queue that saves up only for lossless classes, behind its host.
         saves_up = ~ports.is_nic | (len(run.host) > 0 and len(run.pause) > 0)

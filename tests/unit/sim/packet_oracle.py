@@ -24,18 +24,18 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.agent.rc.frames import ACK_REQUEST
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
-from rocelab.base.arrays import NONE
+from rocelab.base.arrays import NONE, Floats
 from rocelab.labfile.queues import EcnSpec
 from rocelab.planning.queues import BINS, STRICT_CLASSES, bin_edges_bytes
 from rocelab.results.engines import PortModel
 from rocelab.routes.arrays.flows import Ways
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS, start_order
+from rocelab.sim.packets.build import PMAX_UNITS, start_order
 from rocelab.sim.packets.draws import draw, drawn_order
 from rocelab.sim.packets.pausing import Pausing
 from rocelab.sim.packets.sending import Gathering, Queues, Sending
-from rocelab.sim.packets.wiring import Wiring
+from rocelab.sim.packets.wiring import CUT_BYTES, Wiring
 from rocelab.wire.headers import (
     BTH_OFFSET,
     IP_OFFSET,
@@ -247,8 +247,8 @@ class Port:
         self.free_ps = now - saved_ps + self.time_of(packet)
         early_bytes = self.early_bytes(packet)
         if early_bytes is not None:
-            early_ps = round(oracle.latency_ps + early_bytes * 8 * PS / self.rate_bps)
-            oracle.at(now + early_ps, oracle.reach, packet, rank=oracle.rank_of[self.rate_bps])
+            early_ps = round(self.latency_ps + early_bytes * 8 * PS / self.rate_bps)
+            oracle.at(now + early_ps, oracle.reach, packet, rank=self.early_rank)
             if self.free_ps > now:
                 self.is_busy = True
                 oracle.at(self.free_ps, self.sent)
@@ -293,8 +293,16 @@ class Port:
 
     def put_on_link(self, packet: Packet) -> None:
         self.count(packet)
-        due_ps = self.oracle.now + self.oracle.latency_ps
-        self.oracle.at(due_ps, self.oracle.reach, packet, rank=self.oracle.rank_of[self.rate_bps])
+        due_ps = self.oracle.now + self.latency_ps
+        self.oracle.at(due_ps, self.oracle.reach, packet, rank=self.early_rank)
+
+    @property
+    def latency_ps(self) -> int:
+        return self.oracle.latency_ps[self.number]
+
+    @property
+    def early_rank(self) -> int:
+        return self.oracle.rank_of[self.rate_bps, self.latency_ps]
 
     def early_bytes(self, packet: Packet) -> int | None:
         """The bytes after which a packet is on its way; None for all."""
@@ -306,7 +314,8 @@ class Port:
 
     def sent_whole(self, packet: Packet) -> None:
         oracle = self.oracle
-        oracle.at(oracle.now + oracle.latency_ps, oracle.reach, packet, rank=np.inf)
+        rank = oracle.rank_of_latency[self.latency_ps]
+        oracle.at(oracle.now + self.latency_ps, oracle.reach, packet, rank=rank)
         self.sent()
 
     def sent(self) -> None:
@@ -567,13 +576,16 @@ class Oracle:
         self,
         program: Program,
         wirings: Sequence[Wiring],
-        latency_s: float,
+        latency_s: Floats,
         sending: Sending,
         queues: Queues,
         dcqcn: Sequence[DcqcnParameters | None],
     ) -> None:
         self.program, self.sending, self.queues, self.dcqcn = program, sending, queues, dcqcn
-        self.latency_ps = round(latency_s * PS)
+        self.latency_ps: list[int] = np.rint(latency_s * PS).astype(int).tolist()
+        latencies = np.unique(self.latency_ps)
+        by_latency = latencies[drawn_order(queues.seed, len(latencies))].tolist()
+        self.rank_of_latency = {ps: 10**6 + place for place, ps in enumerate(by_latency)}
         self.now = 0
         self.hops = 0
         self.events: list[tuple[int, float, int, Callable[..., None], tuple[object, ...]]] = []
@@ -582,9 +594,16 @@ class Oracle:
         self.marking = [[0, 0] for _ in range(BINS)]
         self.gap_ps = round(wirings[0].ways.gap_s * PS) or -1
         self.hosts: dict[int, Host] = {}
-        rates = np.unique(np.concatenate([wiring.capacity_bps for wiring in wirings]))
-        drawn = rates[rates > 0][drawn_order(queues.seed, np.count_nonzero(rates))]
-        self.rank_of = {rate_bps: 1 + place for place, rate_bps in enumerate(drawn.tolist())}
+        kinds = sorted(
+            {
+                kind
+                for wiring in wirings
+                for kind in zip(wiring.capacity_bps.tolist(), self.latency_ps, strict=True)
+                if kind[0] > 0
+            }
+        )
+        drawn = drawn_order(queues.seed, len(kinds)).tolist()
+        self.rank_of = {kinds[number]: 1 + place for place, number in enumerate(drawn)}
         nics = {way[0] for wiring in wirings for way in sends_of(wiring.ways) if way}
         self.ports = [
             Port(self, number, bps, number in nics)

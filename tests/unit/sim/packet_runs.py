@@ -8,6 +8,7 @@ from itertools import count
 
 import numpy as np
 
+from rocelab.base.arrays import Floats
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.messages import Messages
 from rocelab.routes.arrays.flows import Paths, Ways, joined_paths, ways_along
@@ -90,7 +91,7 @@ def arranged(
     queues: Queues = ENDLESS,
     rates_bps: dict[int, float] | None = None,
     latency_ps: int = LATENCY_PS,
-) -> tuple[Program, list[Wiring], float, Sending, Queues]:
+) -> tuple[Program, list[Wiring], Floats, Sending, Queues]:
     """The arguments of `run_packets` and `state_of`."""
     numbers = np.arange(len(flows) + 1, dtype=np.int64)
     payload = np.array([flow.payload for flow in flows], np.int64)
@@ -137,7 +138,8 @@ def arranged(
         rules=np.array(rules, np.float64).reshape(-1, control.RULE_CELLS),
     )
     wiring = Wiring(0.0, capacity_bps, there_and_back(Paths(starts, sends)))
-    return program, [wiring], latency_ps / 1e12, sending, queues
+    latency_s = np.full(len(capacity_bps), latency_ps / 1e12)
+    return program, [wiring], latency_s, sending, queues
 
 
 def messages(transfers: Sequence[Sequence[int]], most_bytes: Sequence[int]) -> Messages:

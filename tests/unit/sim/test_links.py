@@ -468,3 +468,54 @@ def test_an_estimate_is_of_all_processors_and_of_each_link_with_the_one_before(
     program, wirings, _, sending, _ = arranged([Flow([0, 2, 4], 100 * 4096)])
     with pytest.raises(InputError, match=said):
         links_run.check_hops(program, wirings, sending)
+
+
+SPINE = {"kind": "clos", "racks": 2, "spines": 1, "servers_per_rack": 2}
+
+
+def test_each_link_adds_its_own_delay(tmp_path: Path) -> None:
+    """A packet crosses four links, and its ACK crosses them back."""
+    job = listed(tmp_path, ["0 2 3 100 1000 0"])
+
+    def finish_ns(ran: PacketRun) -> int:
+        return round(float(ran.finish_s[0]) * 1e9)
+
+    _, alike = both(job, lab(fabric=SPINE))
+    far = {"links": {"rtsw1:ctsw1": {"delay": "11us"}, "rtsw2:ctsw1": {"delay": "4us"}}}
+    made, longer = both(job, lab(fabric=SPINE, overrides=far))
+    for before, after in zip(alike, longer, strict=True):
+        assert finish_ns(after) - finish_ns(before) == 2 * (10_000 + 3_000)
+    assert made.report(longer[0]).method.latencies_ns == (1_000, 11_000)
+    assert made.report(longer[0]).warnings == ()
+
+
+def test_more_delays_than_the_engine_has_tables_for_are_rounded_and_said(tmp_path: Path) -> None:
+    fabric = {"kind": "clos", "racks": 40, "spines": 1}
+    links = {f"rtsw{rack}:ctsw1": {"delay": f"{1000 + 7 * rack}ns"} for rack in range(1, 41)}
+    made, (packets, _) = both(
+        listed(tmp_path, ["0 39 3 100 1000 0"]), lab(fabric=fabric, overrides={"links": links})
+    )
+    off_ns = np.abs(made.engine_latency_ns - made.latency_ns)
+    assert 0 < off_ns.max() <= 280 / 31 / 2
+    assert len(np.unique(made.engine_latency_ns)) <= 32
+    (text,) = made.report(packets).warnings
+    assert text.startswith("links have 41 different delays, which this engine rounds by up to 4")
+
+
+def test_a_role_s_buffer_and_marks_are_those_of_its_ports(tmp_path: Path) -> None:
+    job = listed(tmp_path, ["0 2 3 100 400000 0", "1 2 3 100 400000 0"])
+    usual = {"buffer": "50MB", "ecn": {"kmin": "20MB", "kmax": "30MB"}}
+    small = {"buffer": "100KB", "ecn": {"kmin": "20KB", "kmax": "60KB"}}
+
+    def at_ports(role: str) -> list[tuple[set[str], set[str]]]:
+        made, counts = both(job, lab(fabric=SPINE, queues={**usual, "roles": {role: small}}))
+        return [
+            (
+                {made.network.send_name(int(send)) for send in np.flatnonzero(ran.drops)},
+                {made.network.send_name(int(send)) for send in np.flatnonzero(ran.marks)},
+            )
+            for ran in counts
+        ]
+
+    assert at_ports("rtsw") == [({"rtsw1:ctsw1"}, {"rtsw1:ctsw1"})] * 2
+    assert at_ports("ctsw") == [(set(), set())] * 2

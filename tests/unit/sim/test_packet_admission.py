@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
-from rocelab.base.arrays import NONE, Longs
+from rocelab.base.arrays import NONE, Floats, Longs
 from rocelab.jobs.messages import loads_of, messages_of
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.sim.engine.program import Program
@@ -50,7 +50,7 @@ class Case:
 
     program: Program
     wiring: Wiring
-    latency_s: float
+    latency_s: Floats
     sending: Sending
     queues: Queues
     sends: list[Send]
@@ -184,6 +184,7 @@ def random_case(seed: int) -> Case:
     _, (wiring,), latency_s, sending, _ = arranged(
         flows, queues, latency_ps=random.randint(100_000, 2_000_000)
     )
+    latency_s = np.full(ports, latency_s[0])
     counts = np.bincount(task, is_sent.sum(axis=1), tasks).astype(np.int64)
     program = Program(
         np.cumsum([0, *map(len, after)]),

@@ -30,7 +30,7 @@ from tests.helpers.long import mostly_long
 from tests.unit.sim.packet_oracle import Oracle
 from tests.unit.sim.packet_runs import ENDLESS, Flow, arranged, messages
 
-Case = tuple[Program, list[Wiring], float, Sending, Queues, Sequence[DcqcnParameters | None]]
+Case = tuple[Program, list[Wiring], Floats, Sending, Queues, Sequence[DcqcnParameters | None]]
 
 LEAVES, SERVERS = 2, 3
 ALONE, BESIDE, ACROSS = (0, 1, 2, 3, 4, 5), (0, 0, 1, 1, 2, 2), (0, 1, 2, 0, 1, 2)
@@ -101,6 +101,9 @@ def random_case(
     _, (wiring,), latency_s, sending, _ = arranged(
         flows, queues, latency_ps=random.randint(100_000, 2_000_000)
     )
+    latency_s = np.full(ports, latency_s[0])
+    if random.random() < 0.5:
+        latency_s *= [random.choice([1, 1, 2, 2.5]) for _ in latency_s]
     sending = replace(sending, messages=random_messages(random, program.transfers))
     wirings = [replace(wiring, capacity_bps=capacity_bps)]
     if with_changes:

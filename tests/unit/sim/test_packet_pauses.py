@@ -352,12 +352,13 @@ def test_thresholds_and_times_are_those_of_the_lab_s_plan(
     spec = LabSpec.model_validate(raw | {"links": raw["links"] | changes})
     simulation = Simulation(spec, [job("incast", 2)], Options(engine=Engine.PACKETS))
     network = simulation.network
-    pausing = pausing_of(spec, network, PortModel.LAB, 500 if changes else 0)
+    latency_ns = np.full(network.sends, 500.0 if changes else 0.0)
+    pausing = pausing_of(spec, network, PortModel.LAB, latency_ns)
     wanted = plan_pauses(plan(spec))
     assert pausing is not None and wanted is not None and pausing.watchdog is not None
     times_ps = pausing.watchdog.detection_ps, pausing.watchdog.restoration_ps
     assert (*times_ps, pausing.watchdog.discards) == (300_000_000, 700_000_000, False)
-    without_slack = pausing_of(spec, network, PortModel.STORE_AND_FORWARD, 500 if changes else 0)
+    without_slack = pausing_of(spec, network, PortModel.STORE_AND_FORWARD, latency_ns)
     assert without_slack is not None and (without_slack.headroom < pausing.headroom).all()
     peer = {(port.node, port.port.interface): wanted.by_slot[port.peer] for port in wanted.ports}
     for send in range(network.sends):
@@ -401,7 +402,7 @@ def test_links_have_the_queues_that_they_name() -> None:
         }
     )
     network = Simulation(spec, [job("incast", 2)], Options(engine=Engine.PACKETS)).network
-    queues = queues_of(spec, network, PortModel.STORE_AND_FORWARD, 0, 1)
+    queues = queues_of(spec, network, PortModel.STORE_AND_FORWARD, np.zeros(network.sends), 1)
     assert queues.pausing is not None
     xoff, kind = queues.pausing.xoff, queues.kind
     assert not isinstance(xoff, int) and not isinstance(kind, int)

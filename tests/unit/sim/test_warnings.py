@@ -338,11 +338,12 @@ def test_whatif_longrun_and_sweeps_warn_too(tmp_path: Path) -> None:
 
 def test_a_fluid_names_the_keys_that_it_does_not_read() -> None:
     queues = {"buffer": "32MB", "ecn": {"kmin": "400KB"}, "marked": [3], "dscp": {"cs1": 4}}
+    queues |= {"roles": {"rtsw": {"buffer": "8MB"}}}
     transport = {"ack_every": 4, "out_of_order": True, "dscp": 10, "ecn": "ce", "retries": 3}
     report = simulate(spec_of(CLOS, queues=queues), [collective(transport=transport)])
     (text,) = warned(report, "have no effect here: a fluid has no packets")
     for key in (
-        *("queues.buffer", "queues.dscp", "queues.marked", "queues.ecn.kmin"),
+        *("queues.buffer", "queues.dscp", "queues.marked", "queues.roles", "queues.ecn.kmin"),
         *(f"transport.{key}" for key in ("ack_every", "out_of_order", "dscp", "ecn")),
     ):
         assert key in text
