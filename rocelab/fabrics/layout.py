@@ -106,6 +106,8 @@ def _port_name(neighbour: str, parallel: int) -> str:
 
 def port_names(lower: str, upper: str, parallel: int, wiring: CableSettings) -> tuple[str, str]:
     """The names of a link's ports, the lower end's first: its own, or those of the neighbours."""
+    if parallel == 1 and wiring is USUAL:
+        return upper, lower
     of_lower, of_upper = wiring.ports
     return of_lower or _port_name(upper, parallel), of_upper or _port_name(lower, parallel)
 

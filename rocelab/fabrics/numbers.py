@@ -64,7 +64,7 @@ class Numbers:
     family: Family
     loopbacks: dict[str, str]
     """Of each switch, without length."""
-    nics: list[list[Ends]]
+    nics: list[tuple[Ends, ...]]
     """Of each NIC, one for each of its ports."""
     cables: list[Ends | None]
     """Of each cable, None if it has none."""
@@ -92,17 +92,19 @@ def numbers_of(layout: Layout, pools: Pools, *, numbered: bool) -> Numbers:
             loopback_of[site.name] = address_text(start, family)
             prefixes.append(Prefix(f"{loopback_of[site.name]}/{family.bits}", (site.name,)))
         prefixes += blocks.get(site.name, ())
-    nics = []
+    nics: list[tuple[Ends, ...]] = []
     for index, nic in enumerate(layout.attachments):
         given_ends = _given(nic.wiring_of(0), family)
         if given_ends is not None:
             prefixes.append(Prefix(str(ip_interface(given_ends[1]).network), nic.switches))
-            nics.append([given_ends])
+            nics.append((given_ends,))
         elif len(nic.switches) == 1:
-            nics.append([_point_to_point(ends_of[index], family)])
+            nics.append((_point_to_point(ends_of[index], family),))
         else:
             shared, bits = address_text(ends_of[index], family), family.bits
-            nics.append([(f"{shared}/{bits}", f"{loopback_of[at]}/{bits}") for at in nic.switches])
+            nics.append(
+                tuple((f"{shared}/{bits}", f"{loopback_of[at]}/{bits}") for at in nic.switches)
+            )
     cables: list[Ends | None] = []
     for cable in layout.cables:
         ends = _given(cable.wiring, family)

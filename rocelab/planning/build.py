@@ -7,9 +7,9 @@ Everything is assigned in build order, so the same spec gives the same fabric to
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_network
+from itertools import chain
 from typing import NamedTuple
 
 from rocelab.base.errors import InputError
@@ -113,35 +113,25 @@ class _Cabling(NamedTuple):
     ends: tuple[Ends | None, ...]
     """The addresses of its ends, one pair a family."""
 
-    @property
-    def labels(self) -> tuple[str, str]:
-        """The names of its ports: its own, or those of the neighbours."""
-        return port_names(self.lower, self.upper, self.parallel, self.wiring)
-
 
 def _cablings(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> Iterator[_Cabling]:
     """The links in build order: those of NICs, then those between switches."""
-    cabled: Counter[tuple[str, str]] = Counter()
-    for index, nic in enumerate(layout.attachments):
-        for port, switch in enumerate(nic.switches):
-            cabled[nic.server, switch] += 1
-            yield _Cabling(
-                nic.server,
-                switch,
-                cabled[nic.server, switch],
-                nic.wiring_of(port),
-                spec.links.server_rate,
-                tuple(one.nics[index][port] for one in numbers),
-            )
-    for index, cable in enumerate(layout.cables):
-        yield _Cabling(
-            cable.lower,
-            cable.upper,
-            cable.parallel,
-            cable.wiring,
-            spec.links.rate,
-            tuple(one.cables[index] for one in numbers),
-        )
+    cabled: dict[tuple[str, str], int] = {}
+    rate_bps = spec.links.server_rate
+    of_nics = zip(*(one.nics for one in numbers), strict=True)
+    for nic, of_families in zip(layout.attachments, of_nics, strict=True):
+        of_ports = zip(*of_families, strict=True)
+        for port, (switch, ends) in enumerate(zip(nic.switches, of_ports, strict=True)):
+            pair = nic.server, switch
+            cabled[pair] = parallel = cabled.get(pair, 0) + 1
+            yield _Cabling(*pair, parallel, nic.wiring_of(port), rate_bps, ends)
+    rate_bps = spec.links.rate
+    of_cables = zip(*(one.cables for one in numbers), strict=True)
+    for cable, ends in zip(layout.cables, of_cables, strict=True):
+        yield _Cabling(cable.lower, cable.upper, cable.parallel, cable.wiring, rate_bps, ends)
+
+
+_UNNUMBERED = None, None
 
 
 def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[Link, ...]:
@@ -152,72 +142,73 @@ def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[L
     equal ones the kernel takes a veth's loss of carrier for not urgent and may report it up to 1 s
     late (net/core/link_watch.c, linkwatch_urgent_event, which ignores namespaces).
     """
-    cablings = list(_cablings(spec, layout, numbers))
-    interfaces = _interfaces(layout, cablings)
+    interfaces = _interfaces(layout, _cablings(spec, layout, numbers))
     role_of = {site.name: site.role for site in layout.sites}
     ports = dict.fromkeys(role_of, 0)
+    usual = spec.links
     links = []
-    for number, cabling in enumerate(cablings):
+    # Tuples are unpacked and names looked up once: fabrics have up to a hundred thousand links.
+    for number, cabling in enumerate(_cablings(spec, layout, numbers)):
+        lower, upper, parallel, wiring, rate_bps, ends = cabling
         mac_tail = ":00:" + number.to_bytes(4, "big").hex(":")
-        to_upper, to_lower = cabling.labels
-        made = [
-            _port(cabling.lower, 0, to_upper, "02" + mac_tail, cabling, ports, interfaces, role_of),
-            _port(cabling.upper, 1, to_lower, "06" + mac_tail, cabling, ports, interfaces, role_of),
-        ]
-        wiring = cabling.wiring
+        to_upper, to_lower = port_names(lower, upper, parallel, wiring)
+        of_lower, of_upper = ends[0] or _UNNUMBERED
+        other_of_lower, other_of_upper = ends[1] or _UNNUMBERED if len(ends) > 1 else _UNNUMBERED
+        ports[lower] += 1
+        ports[upper] += 1
+        at_lower, at_upper = to_upper, to_lower
+        if interfaces:
+            at_lower = interfaces.get(lower, {}).get(to_upper, to_upper)
+            at_upper = interfaces.get(upper, {}).get(to_lower, to_lower)
         links.append(
             Link(
-                made[0],
-                made[1],
-                cabling.rate_bps if wiring.rate_bps is None else wiring.rate_bps,
-                spec.links.mtu if wiring.mtu is None else wiring.mtu,
-                spec.links.delay if wiring.delay_ns is None else wiring.delay_ns,
+                Port(
+                    lower,
+                    role_of[lower],
+                    at_lower,
+                    2 * ports[lower],
+                    of_lower,
+                    "02" + mac_tail,
+                    other_of_lower,
+                    None if at_lower == to_upper else to_upper,
+                ),
+                Port(
+                    upper,
+                    role_of[upper],
+                    at_upper,
+                    2 * ports[upper] + 1,
+                    of_upper,
+                    "06" + mac_tail,
+                    other_of_upper,
+                    None if at_upper == to_lower else to_lower,
+                ),
+                rate_bps if wiring.rate_bps is None else wiring.rate_bps,
+                usual.mtu if wiring.mtu is None else wiring.mtu,
+                usual.delay if wiring.delay_ns is None else wiring.delay_ns,
                 wiring.queues,
             )
         )
     return tuple(links)
 
 
-def _port(
-    node: str,
-    end: int,
-    label: str,
-    mac: str,
-    cabling: _Cabling,
-    ports: dict[str, int],
-    interfaces: Mapping[str, Mapping[str, str]],
-    role_of: Mapping[str, Role],
-) -> Port:
-    """The port at the lower (0) or upper (1) end. `ports` counts those of each node so far."""
-    ports[node] += 1
-    interface = interfaces[node].get(label, label) if node in interfaces else label
-    pair, *others = cabling.ends
-    return Port(
-        node,
-        role_of[node],
-        interface,
-        2 * ports[node] + end,
-        None if pair is None else pair[end],
-        mac,
-        others[0][end] if others and others[0] is not None else None,
-        None if label == interface else label,
-    )
-
-
-def _interfaces(layout: Layout, cablings: Sequence[_Cabling]) -> dict[str, dict[str, str]]:
+def _interfaces(layout: Layout, cablings: Iterable[_Cabling]) -> dict[str, dict[str, str]]:
     """Of each node with a port that has a name of its own, or one too long, Linux's names for its
     ports; of others none."""
     long = {site.name for site in layout.sites if len(site.name) > _MOST_OF_NEIGHBOUR}
+    wirings = chain(*(nic.wiring for nic in layout.attachments))
+    wirings = chain(wirings, (cable.wiring for cable in layout.cables))
+    if not long and all(wiring is USUAL or wiring.ports == USUAL.ports for wiring in wirings):
+        return {}
     labels: dict[str, list[str]] = {}
+    renamed: set[str] = set()
     for cabling in cablings:
         ends = cabling.lower, cabling.upper
         if cabling.wiring.ports != USUAL.ports or not long.isdisjoint(ends):
-            labels |= {node: [] for node in ends}
-    for cabling in cablings if labels else ():
-        for node, label in zip((cabling.lower, cabling.upper), cabling.labels, strict=True):
-            if node in labels:
-                labels[node].append(label)
-    return {node: interfaces_of(of) for node, of in labels.items()}
+            renamed.update(ends)
+        names = port_names(*ends, cabling.parallel, cabling.wiring)
+        for node, label in zip(ends, names, strict=True):
+            labels.setdefault(node, []).append(label)
+    return {node: interfaces_of(of) for node, of in labels.items() if node in renamed}
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:
