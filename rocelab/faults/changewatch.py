@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from rocelab.base.files import write_file
-from rocelab.faults.base import SingleFaultSpec
+from rocelab.faults.base import Fault
 from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.injector import InjectedChange
 from rocelab.faults.record import changes_file, read_faults
@@ -32,7 +32,7 @@ class _Span:
     """A fault; `begins` None if it was there before, `ends` None while it lasts. Each: an instant
     and its uncertainty, CLOCK_REALTIME ns."""
 
-    spec: SingleFaultSpec
+    fault: Fault
     begins: tuple[int, int] | None = None
     ends: tuple[int, int] | None = None
 
@@ -43,12 +43,13 @@ class ChangeWatch:
     def __init__(self, lab: RunningLab) -> None:
         self._lab = lab
         self._files = LabFiles(lab.name)
-        self._before: dict[int, SingleFaultSpec] = {}
+        self._before: dict[int, Fault] = {}
 
     def __enter__(self) -> Self:
         changes_file(self._files).unlink(missing_ok=True)  # of a watch that was killed
         write_file(changes_file(self._files), "", mode=0o600)
-        self._before = {fault.number: fault.spec for fault in read_faults(self._files)}
+        fabric = self._lab.fabric
+        self._before = {fault.number: fault.on(fabric) for fault in read_faults(self._files)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,18 +59,17 @@ class ChangeWatch:
         """What has begun and ended so far, in order of time."""
         changes = []
         for span in self._spans():
-            fault = span.spec.resolve(self._lab.fabric)
             for instant, begins in ((span.begins, True), (span.ends, False)):
                 if instant is not None:
-                    changes.append(InjectedChange(fault, begins, *instant))
+                    changes.append(InjectedChange(span.fault, begins, *instant))
         return tuple(sorted(changes, key=lambda change: change.t_ns))
 
     def disturbances(self, zero_ns: int) -> tuple[Disturbance, ...]:
         """The faults that the lab has had so far, with times after `zero_ns`."""
         return tuple(
             Disturbance(
-                kind=span.spec.kind,
-                subject=span.spec.resolve(self._lab.fabric).subject,
+                kind=span.fault.kind,
+                subject=span.fault.subject,
                 begins_ns=None if span.begins is None else span.begins[0] - zero_ns,
                 ends_ns=None if span.ends is None else span.ends[0] - zero_ns,
             )
@@ -78,9 +78,9 @@ class ChangeWatch:
 
     def _spans(self) -> list[_Span]:
         """The faults in the order in which they began, without those that have yet to."""
-        now_ns, spans = realtime_ns(), [_Span(spec) for spec in self._before.values()]
+        now_ns, spans = realtime_ns(), [_Span(fault) for fault in self._before.values()]
         newest = dict(zip(self._before, spans, strict=True))
-        for number, spec, begins, instant in self._noted():
+        for number, fault, begins, instant in self._noted():
             span = newest.get(number)
             if not begins:
                 if span is not None and instant[0] <= now_ns:
@@ -88,15 +88,16 @@ class ChangeWatch:
             elif span is not None and span.begins is None and span.ends is None:
                 span.begins = instant  # it was in the record, and had not begun
             else:
-                newest[number] = _Span(spec, instant)
+                newest[number] = _Span(fault, instant)
                 spans.append(newest[number])
         return [span for span in spans if _has_been(span, now_ns)]
 
-    def _noted(self) -> Iterator[tuple[int, SingleFaultSpec, bool, tuple[int, int]]]:
+    def _noted(self) -> Iterator[tuple[int, Fault, bool, tuple[int, int]]]:
         for line in changes_file(self._files).read_text().splitlines():
             change = json.loads(line)
             spec = SINGLE_FAULT.validate_json(json.dumps(change["spec"]))
-            yield change["number"], spec, change["begins"], (change["t_ns"], change["took_ns"])
+            fault, instant = spec.resolve(self._lab.fabric), (change["t_ns"], change["took_ns"])
+            yield change["number"], fault, change["begins"], instant
 
 
 def _has_been(span: _Span, now_ns: int) -> bool:

@@ -295,7 +295,7 @@ def wait_for_effect(
     change, and where its effect is not seen in time.
     """
     others = [other for other in read_faults(LabFiles(lab.name)) if other.number != recorded.number]
-    if any(set(other.spec.resolve(lab.fabric).nodes) & set(fault.nodes) for other in others):
+    if any(set(other.nodes) & set(fault.nodes) for other in others):
         return
     deadline = time.monotonic() + PROOF_TIMEOUT_S
     is_over = recorded.spec.instant
@@ -351,16 +351,7 @@ def restore_recorded(lab: RunningLab, *, orphans_only: bool = False) -> tuple[Fa
 def restore_faults(lab: RunningLab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
     """Undo these faults of the lab's record, last first, and return them. Raises ExpectationError
     if something of one remains."""
-    faults, failures = [], []
-    for record in reversed(recorded):
-        try:
-            faults.append((record.spec.resolve(lab.fabric), record))
-        except Exception as failure:  # of a plug-in: the others are undone all the same
-            failures.append(failure)
-    restored = undo(lab, faults)
-    if failures:
-        raise failures[0]
-    return restored
+    return undo(lab, [(record.on(lab.fabric), record) for record in reversed(recorded)])
 
 
 def undo(lab: RunningLab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault, ...]:

@@ -1,7 +1,7 @@
-"""A fault of a lab's record whose kind is not known here any more.
+"""A fault of a lab's record that cannot be read back.
 
-Its package was uninstalled, or cannot be loaded. It has its name and its nodes, nothing restores
-it, and `down` takes it away with the lab.
+Its package was uninstalled, cannot be loaded, or refuses now what it accepted. It has its name and
+its nodes, nothing restores it, and `down` takes it away with the lab.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocelab.planning.fabric import Fabric
 @dataclass(frozen=True, slots=True)
 class LostFault:
     """A fault that can neither be read back nor be undone; `why` says what happened to its
-    package."""
+    package, or what it says."""
 
     kind: str
     subject: str
@@ -30,7 +30,7 @@ class LostFault:
     def _refuse(self, lab: RunningLab) -> NoReturn:
         raise InputError(
             f"{self.kind} of {self.subject} cannot be undone: {self.why}",
-            "install it again and restore the fault, or take the lab down: "
+            "install the package that injected it and restore the fault, or take the lab down: "
             f"`rocelab down {lab.name}`",
         )
 

@@ -18,12 +18,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from rocelab.base.errors import RocelabError
 from rocelab.base.files import make_folder, write_file
+from rocelab.base.plugin_errors import error_text
 from rocelab.faults.base import Fault, SingleFaultSpec
 from rocelab.faults.door import KINDS
 from rocelab.faults.fault_spec import SINGLE_FAULT
-from rocelab.faults.lost import LostSpec
+from rocelab.faults.lost import LostFault, LostSpec
 from rocelab.linux.bracket import Bracket
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
 
@@ -47,11 +50,24 @@ class Driver:
 @dataclass(frozen=True, slots=True)
 class RecordedFault:
     """A fault that a lab has; `driver` is None if it stays until a user restores it. `spec` is a
-    `LostSpec` if nothing can restore it."""
+    `LostSpec` if nothing can restore it. `subject` and `nodes` are those of the fault as it was
+    when it was recorded."""
 
     number: int
     spec: SingleFaultSpec
     driver: Driver | None
+    subject: str
+    nodes: tuple[str, ...]
+
+    def on(self, fabric: Fabric) -> Fault:
+        """The fault on the lab's fabric: a `LostFault` where its kind, which may be a newer one
+        than the record, refuses it."""
+        try:
+            return self.spec.resolve(fabric)
+        except Exception as error:  # a plug-in's may be any
+            says = error.message if isinstance(error, RocelabError) else error_text(error)
+            why = f"{KINDS.origin(self.spec.kind) or 'this rocelab'} refuses it: {says}"
+            return LostFault(self.spec.kind, self.subject, self.nodes, why)
 
 
 def faults_folder(files: LabFiles) -> Path:
@@ -83,7 +99,7 @@ def write_fault(
             except FileExistsError:
                 number += 1  # another process was faster
             else:
-                return RecordedFault(number, spec, driver)
+                return RecordedFault(number, spec, driver, fault.subject, fault.nodes)
     finally:
         fresh.unlink()
 
@@ -101,7 +117,8 @@ def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
         except ValidationError:
             spec = LostSpec.recorded(document)
         driver = None if document["driver"] is None else Driver(*document["driver"])
-        faults.append(RecordedFault(int(path.stem), spec, driver))
+        subject, nodes = document.get("subject", "unknown"), tuple(document.get("nodes", ()))
+        faults.append(RecordedFault(int(path.stem), spec, driver, subject, nodes))
     return tuple(sorted(faults, key=lambda fault: fault.number))
 
 

@@ -71,7 +71,7 @@ class ListedFault:
     should restore it."""
     pid: int | None
     lost: str | None = None
-    """Why nothing can restore it, as its package is gone."""
+    """Why nothing can restore it, as its package is gone or refuses it."""
 
     @property
     def since(self) -> str:
@@ -175,7 +175,7 @@ def release(text: str) -> tuple[Fault, ...]:
     lost: list[LostFault] = []
     with in_use(files, "its release"):
         for recorded in reversed(read_faults(files)):
-            fault = recorded.spec.resolve(lab.fabric)
+            fault = recorded.on(lab.fabric)
             if isinstance(fault, LinksFault):
                 fault = fault.without(gone)
             if isinstance(fault, LostFault):
@@ -228,7 +228,7 @@ def faults_of(lab: RunningLab) -> tuple[ListedFault, ...]:
             since = (folder / f"{recorded.number}.json").stat().st_mtime
         except FileNotFoundError:
             continue  # restored meanwhile
-        fault = recorded.spec.resolve(lab.fabric)
+        fault = recorded.on(lab.fabric)
         faults.append(
             ListedFault(
                 number=recorded.number,

@@ -123,7 +123,7 @@ class OnPaper(Injector):
         begins = self._begins.get(subject.partition(":")[2], lambda: None)
         fault = self.kind(subject, self.log, begins, self.reaches_kernel)
         self._count += 1
-        return RunningFault(fault, RecordedFault(self._count, spec, None))
+        return RunningFault(fault, RecordedFault(self._count, spec, None, subject, ()))
 
 
 def down(spine: str, at_ms: int, ends_ms: int | None = None) -> Timed:

@@ -33,7 +33,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunningLab:
 
 def note(number: int, at_ns: int, *, begins: bool, spec: object = SPEC) -> None:
     assert isinstance(spec, SingleFaultSpec)
-    fault = RecordedFault(number, spec, None)
+    fault = RecordedFault(number, spec, None, "", ())
     note_change(LabFiles("tiny"), fault, Bracket(at_ns, at_ns + 5), begins=begins)
 
 

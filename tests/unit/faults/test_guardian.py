@@ -106,7 +106,9 @@ class Broken(Injector):
 
     def __init__(self, kind: type[Noted]) -> None:
         super().__init__(Lab.planned("tiny").unstarted())
-        held = RunningFault(kind("rtsw1:ctsw1", []), RecordedFault(1, SPEC, None))
+        held = RunningFault(
+            kind("rtsw1:ctsw1", []), RecordedFault(1, SPEC, None, "rtsw1:ctsw1", ())
+        )
         self._held[1] = held
         self.stdin = io.BytesIO()
         self.waited = 0

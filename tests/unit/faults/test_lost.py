@@ -9,6 +9,7 @@ import pytest
 
 from rocelab import record
 from rocelab.base.errors import InputError
+from rocelab.faults.changewatch import ChangeWatch
 from rocelab.faults.fault_spec import SINGLE_FAULT
 from rocelab.faults.guardian import main
 from rocelab.faults.injector import restore_faults
@@ -56,6 +57,23 @@ def test_one_whose_keys_have_changed_says_so(files: LabFiles) -> None:
     fault = recorded(files, None, depth=3)
     assert isinstance(fault.spec, LostSpec)
     assert fault.spec.why == "it was written by lab-faults 1.2, and its keys have changed since"
+
+
+def test_one_that_its_kind_refuses_now_is_listed_and_keeps_nothing_else_from_it(
+    files: LabFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, kept = recorded(files, None, link="rtsw9:ctsw1"), recorded(files, None)
+    first, second = faults_of(LAB)
+    assert (first.subject, second.lost) == ("rtsw1:ctsw1", None)
+    assert first.lost == "this rocelab refuses it: lab tiny has no node rtsw9"
+    assert lost.on(LAB.fabric).nodes == kept.on(LAB.fabric).nodes
+    with ChangeWatch(LAB) as watch:
+        assert [fault.subject for fault in watch.disturbances(0)] == ["rtsw1:ctsw1"] * 2
+    monkeypatch.setattr(CarrierDown, "restore", lambda fault, lab: None)
+    monkeypatch.setattr(CarrierDown, "remains", lambda fault, lab: ())
+    with pytest.raises(InputError, match="rtsw1:ctsw1 cannot be undone: this rocelab refuses it"):
+        restore_faults(LAB, [lost, kept])
+    assert [fault.number for fault in read_faults(files)] == [lost.number]
 
 
 def test_it_cannot_be_undone_and_keeps_nothing_else_from_it(
