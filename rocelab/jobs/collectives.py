@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rocelab.base.doors import registered
 from rocelab.base.errors import InputError
-from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm, Call, JobPattern, Send
+from rocelab.jobs.patterns.base import IN_SWITCH, PEERS_IN_FLIGHT, Algorithm, Call, JobPattern, Send
 from rocelab.jobs.patterns.door import GROUP, PATTERNS
 
 MAX_SENDS = 2**22
@@ -109,6 +109,11 @@ def schedule(
             f"{pattern} of {ranks} ranks is {expected:,} sends; at most {MAX_SENDS:,} are planned",
             hint="use fewer ranks or channels, or a smaller size",
         )
+    if algorithm in IN_SWITCH:
+        raise InputError(
+            f"{algorithm} is done by the switch of an NVLink domain, which no lab has",
+            hint="simulate it: `rocelab simulate --engine fluid --host-model dgx-h100`",
+        )
     call = Call(ranks, size_bytes, algorithm, channels, group, root, seed, in_flight)
     kind = kind_of(pattern)
     sends = kind.sends(call)
@@ -141,6 +146,11 @@ def check_collective(
         )
     if pattern is Pattern.ALLREDUCE and algorithm is Algorithm.HIERARCHICAL and group is None:
         raise InputError("a hierarchical AllReduce needs groups", hint="give the ranks of a group")
+    if algorithm in IN_SWITCH and pattern is not Pattern.ALLREDUCE and group not in (None, ranks):
+        raise InputError(
+            f"{pattern} has {algorithm} in one NVLink domain, not among domains of {group} ranks",
+            hint="take ring",
+        )
     if not 0 <= root < ranks:
         raise InputError(f"there is no rank {root}", hint=f"the ranks are 0 to {ranks - 1}")
 

@@ -23,7 +23,7 @@ from rocelab.jobs.collectives import (
     point_to_point,
     schedule,
 )
-from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm
+from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm, Protocol
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, MAX_SIZE, TransportSpec
 from rocelab.labfile.base import SpecModel
@@ -45,9 +45,20 @@ class JobSpec(SpecModel):
     """A job: a repeated collective (`size`), or continuous streams (`duration`)."""
 
     pattern: Annotated[Pattern, Field(strict=False, description="what the ranks do together")]
-    algorithm: Annotated[Algorithm, Field(strict=False, description="how an allreduce is done")] = (
-        Algorithm.RING
-    )
+    algorithm: Annotated[
+        Annotated[Algorithm, Field(strict=False)] | None,
+        Field(
+            description="how it is done; left out: in rings, or with a host model as NCCL would do "
+            "a size"
+        ),
+    ] = None
+    protocol: Annotated[
+        Annotated[Protocol, Field(strict=False)] | None,
+        Field(
+            description="NCCL's protocol, with a host model in a simulation; left out: as NCCL "
+            "would take it for a size"
+        ),
+    ] = None
     ranks: Annotated[int, Field(ge=2, le=2**17, description="ranks, each on a NIC of its own")]
     size: Annotated[
         SizeBytes | None,
@@ -122,7 +133,8 @@ class JobSpec(SpecModel):
     @model_validator(mode="after")
     def _keys_that_mean_something(self) -> Self:
         patterns_of: dict[str, Iterable[Pattern]] = {
-            "algorithm": (Pattern.ALLREDUCE,),
+            "algorithm": patterns_where(lambda kind: bool(kind.algorithms)),
+            "protocol": patterns_where(lambda kind: bool(kind.algorithms)),
             "duration": patterns_where(lambda kind: kind.is_single),
             "group": patterns_where(lambda kind: kind.is_in_ring_order),
             "in_flight": patterns_where(lambda kind: kind.is_exchange),
@@ -147,6 +159,17 @@ class JobSpec(SpecModel):
                     "remove it: a job repeats a size, or runs for a duration",
                     keys=(key,),
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _an_algorithm_of_the_pattern(self) -> Self:
+        algorithms = kind_of(self.pattern).algorithms
+        if self.algorithm is not None and algorithms and self.algorithm not in algorithms:
+            raise RefusedError(
+                f"{self.pattern} has no algorithm {self.algorithm}",
+                f"it has {listed(sorted(algorithms), 'and')}",
+                keys=("algorithm",),
+            )
         return self
 
     def _is_set(self, key: str) -> bool:
@@ -241,7 +264,7 @@ def schedule_of(job: JobSpec, group: int | None = None) -> Schedule:
         job.pattern,
         job.ranks,
         job.size,
-        algorithm=job.algorithm,
+        algorithm=job.algorithm or Algorithm.RING,
         channels=job.channels,
         group=group if job.group is None else job.group,
         root=job.root,

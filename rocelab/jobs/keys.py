@@ -80,8 +80,15 @@ KEYS: Mapping[str, JobKey] = {
     "algorithm": JobKey(
         "algorithm",
         "NAME",
-        "For an allreduce: ring, tree, hierarchical.",
-        ("ring", "tree", "hierarchical"),
+        "For an allreduce: ring, tree, hierarchical; with an NVLink switch (--host-model) nvls or "
+        "nvls-tree, nvls also for an allgather or reducescatter.",
+        ("ring", "tree", "hierarchical", "nvls", "nvls-tree"),
+    ),
+    "protocol": JobKey(
+        "protocol",
+        "NAME",
+        "NCCL's, with --host-model: ll, ll128, simple.",
+        ("ll", "ll128", "simple"),
     ),
     "channels": JobKey("channels", "N", "Parts of the buffer that proceed independently."),
     "in-flight": JobKey(

@@ -23,9 +23,10 @@ from rocelab.jobs.collectives import (
     point_to_point,
     schedule,
 )
+from rocelab.jobs.in_switch import in_switch
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
-from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm
+from rocelab.jobs.patterns.base import IN_SWITCH, PEERS_IN_FLIGHT, Algorithm
 from rocelab.jobs.patterns.building import PIECE_BYTES
 from rocelab.jobs.workload import Sends, Step, Workload
 
@@ -65,6 +66,8 @@ def sends_of(
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     match pattern:
+        case _ if algorithm in IN_SWITCH:
+            return in_switch(pattern, ranks, size_bytes, group or ranks)
         case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:
             return _trees(_orders(ranks, group or ranks, channels), size_bytes, group or 1)
         case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL and group is not None:
@@ -122,7 +125,7 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int, iterations: int) -
     (rings in groups, among groups, in groups again), one for every other collective."""
     if (job.pattern, job.algorithm) == (Pattern.ALLREDUCE, Algorithm.HIERARCHICAL) and group:
         check_collective(
-            job.pattern, job.ranks, size_bytes, job.algorithm, job.channels, group, job.root
+            job.pattern, job.ranks, size_bytes, algorithm_of(job), job.channels, group, job.root
         )
         rings = _hierarchical_phases(job.ranks, job.channels, size_bytes, group)
         return tuple(ring for ring in rings if len(ring.source))
@@ -130,7 +133,7 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int, iterations: int) -
         job.pattern,
         job.ranks,
         size_bytes,
-        algorithm=job.algorithm,
+        algorithm=algorithm_of(job),
         channels=job.channels,
         group=group,
         root=job.root,
@@ -138,6 +141,11 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int, iterations: int) -
         in_flight=in_flight_of(job, iterations),
     )
     return (whole,)
+
+
+def algorithm_of(job: JobSpec) -> Algorithm:
+    """How a job's collective is done."""
+    return job.algorithm or Algorithm.RING
 
 
 def in_flight_of(job: JobSpec, iterations: int) -> int:
@@ -199,7 +207,9 @@ def sends_in_order(job: JobSpec, iterations: int) -> int:
     Raises InputError for more than MOST_IN_TURN that cannot be merged.
     """
     assert job.size is not None
-    once = count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
+    if job.algorithm in IN_SWITCH:
+        return 0
+    once = count_sends(job.pattern, job.ranks, job.size, algorithm_of(job), job.channels)
     sends = iterations * once
     part_bytes = _part_bytes(job, job.size)
     overtaking = job.pattern is Pattern.ALLREDUCE and job.algorithm in OVERTAKING

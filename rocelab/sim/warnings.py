@@ -18,7 +18,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.jobplan import message_bytes
-from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING, in_flight_of
+from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING, algorithm_of, in_flight_of
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT
 from rocelab.jobs.performance import jct_ratio, ran_ahead
@@ -383,10 +383,11 @@ def _overtaking(simulation: Simulation) -> Iterator[str]:
         spec = job.collective
         if workload.ordered or spec is None or spec.pattern is not Pattern.ALLREDUCE:
             continue
-        if (share := OVERTAKING.get(spec.algorithm)) is not None:
+        algorithm = algorithm_of(spec)
+        if (share := OVERTAKING.get(algorithm)) is not None:
             yield (
                 f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; "
-                f"merged, a {spec.algorithm} allreduce takes up to {share:.0%} more or less time"
+                f"merged, a {algorithm} allreduce takes up to {share:.0%} more or less time"
             )
 
 

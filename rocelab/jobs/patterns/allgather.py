@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocelab.jobs.patterns.base import Call, JobPattern, Send
+from rocelab.jobs.patterns.base import Algorithm, Call, JobPattern, Send
 from rocelab.jobs.patterns.building import add_ring
 
 
@@ -12,6 +12,7 @@ class AllGather(JobPattern):
     """All ranks get the data of all; the size is all ranks' output."""
 
     place = 1
+    algorithms = frozenset({Algorithm.RING, Algorithm.NVLS})
     is_in_ring_order = True
     has_few_peers = True
     is_divided = True

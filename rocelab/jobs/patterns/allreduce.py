@@ -7,7 +7,16 @@ from itertools import pairwise
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.patterns.base import Algorithm, Call, JobPattern, Send
-from rocelab.jobs.patterns.building import PIECE_BYTES, add, add_ring, chain, pieces, rotated, split
+from rocelab.jobs.patterns.building import (
+    PIECE_BYTES,
+    add,
+    add_ring,
+    chain,
+    parent_of,
+    pieces,
+    rotated,
+    split,
+)
 
 
 class AllReduce(JobPattern):
@@ -22,6 +31,7 @@ class AllReduce(JobPattern):
     """
 
     place = 0
+    algorithms = frozenset(Algorithm)
     is_in_ring_order = True
     has_few_peers = True
 
@@ -94,24 +104,13 @@ def _allreduce_trees(sends: list[Send], call: Call) -> None:
                 up_and_down(sends, tree, piece)
 
 
-def _parent(position: int, positions: int) -> int:
-    """The parent in a binary tree whose leaves are the odd positions; 0 is the root.
-
-    A position's distance to its children halves with each level down, as in a balanced search tree
-    over positions 1 and up; the root stands above that tree, with one child.
-    """
-    step = position & -position
-    above = position + step if position // step % 4 == 1 else position - step
-    return above if above < positions else position - step
-
-
 def up_and_down(sends: list[Send], groups: Sequence[Sequence[int]], size_bytes: int) -> None:
     """Reduce to the first rank of group 0 and broadcast from it: in a chain in each group, and in a
     tree of the groups' first ranks."""
     leaves_first = sorted(range(1, len(groups)), key=lambda position: position & -position)
     edges = [(low, high) for group in groups for high, low in pairwise(group)][::-1]
     edges += [
-        (groups[position][0], groups[_parent(position, len(groups))][0])
+        (groups[position][0], groups[parent_of(position, len(groups))][0])
         for position in leaves_first
     ]
     arrived: dict[int, tuple[int, ...]] = {rank: () for group in groups for rank in group}

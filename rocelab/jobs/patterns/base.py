@@ -22,11 +22,33 @@ channels, of which a power of two serves each peer (ncclTopoComputeP2pChannels, 
 
 
 class Algorithm(StrEnum):
-    """The algorithm of an AllReduce."""
+    """How a collective is done."""
 
     RING = "ring"
     TREE = "tree"
     HIERARCHICAL = "hierarchical"
+    NVLS = "nvls"
+    """Reduced and copied by the switch of an NVLink domain (NVLink SHARP)."""
+
+    NVLS_TREE = "nvls-tree"
+    """So in each domain, and in two trees of domains by each rail."""
+
+
+IN_SWITCH = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
+"""What only an NVLink switch does: it is simulated, and no lab has one."""
+
+
+class Protocol(StrEnum):
+    """How NCCL's kernels hand data on."""
+
+    LL = "ll"
+    """Four bytes of data and four of a flag: low latency, half of the bandwidth."""
+
+    LL128 = "ll128"
+    """120 bytes of data in 128: over NVLink."""
+
+    SIMPLE = "simple"
+    """Chunks and a fence each: the whole bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +118,8 @@ class JobPattern:
 
     place: ClassVar[int] = LAST
     """Where it stands in lists."""
+    algorithms: ClassVar[frozenset[Algorithm]] = frozenset()
+    """Those that the key `algorithm` may say; none: there is one way."""
     is_single: ClassVar[bool] = False
     """Whether it is a set of single sends, for studies of congestion, which may also last."""
     is_exchange: ClassVar[bool] = False

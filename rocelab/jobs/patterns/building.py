@@ -32,6 +32,17 @@ def add(
     return len(sends) - 1
 
 
+def parent_of(position: int, positions: int) -> int:
+    """The parent in a binary tree whose leaves are the odd positions; 0 is the root.
+
+    A position's distance to its children halves with each level down, as in a balanced search tree
+    over positions 1 and up; the root stands above that tree, with one child.
+    """
+    step = position & -position
+    above = position + step if position // step % 4 == 1 else position - step
+    return above if above < positions else position - step
+
+
 def chain(
     sends: list[Send], path: Sequence[int], size_bytes: int, after: tuple[int, ...] = ()
 ) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocelab.jobs.patterns.base import Call, JobPattern, Send
+from rocelab.jobs.patterns.base import Algorithm, Call, JobPattern, Send
 from rocelab.jobs.patterns.building import add_ring
 
 
@@ -12,6 +12,7 @@ class ReduceScatter(JobPattern):
     """Each rank gets a part of the sum of all inputs."""
 
     place = 2
+    algorithms = frozenset({Algorithm.RING, Algorithm.NVLS})
     is_in_ring_order = True
     has_few_peers = True
     is_divided = True

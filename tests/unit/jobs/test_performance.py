@@ -67,8 +67,12 @@ def test_at_the_lower_bound_the_bus_bandwidth_is_the_nics_rate(pattern: Pattern)
 def test_a_tree_has_a_higher_bound_than_a_ring_and_a_hierarchy_the_same() -> None:
     size = 16 * 10**6
     bounds = {
-        algorithm: bound(schedule(Pattern.ALLREDUCE, 16, size, algorithm=algorithm, group=4))
-        for algorithm in Algorithm
+        algorithm: bound(schedule(Pattern.ALLREDUCE, 16, size, algorithm=algorithm, group=group))
+        for algorithm, group in (
+            (Algorithm.RING, 4),
+            (Algorithm.HIERARCHICAL, 4),
+            (Algorithm.TREE, None),
+        )
     }
     assert bounds[Algorithm.RING] == pytest.approx(2 * 15 / 16 * size / 50)
     assert bounds[Algorithm.HIERARCHICAL] == pytest.approx(bounds[Algorithm.RING])

@@ -1,0 +1,256 @@
+"""How NCCL would do a collective: its algorithm and protocol by size, and what each step costs.
+
+    tuned = tune(Pattern.ALLREDUCE, 16 * 2**20, shape, model)
+    tuned.algorithm, tuned.protocol, tuned.step_ns
+
+NCCL estimates the time of each pair of algorithm and protocol as a latency and bytes over a
+bandwidth, and takes the least (NCCL 2.28, src/graph/tuning.cc: ncclTopoTuneModel and
+ncclTopoGetAlgoTime). Its constants are below, in microseconds and GB/s; a host model has the
+latencies of a ring in the protocol Simple, and others are in proportion to those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rocelab.base.errors import InputError
+from rocelab.base.wording import listed
+from rocelab.hosts.model import HostModel, LocalKind
+from rocelab.jobs.collectives import Pattern, kind_of
+from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm, Protocol
+
+WIRE_SHARE = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
+"""The share of data in what is sent."""
+
+NVLS_EFFICIENCY = 0.85
+"""What in-switch reduction reaches of NVLink's bandwidth (nvlsEfficiency, Hopper)."""
+
+_Three = tuple[float, float, float]
+"""Of LL, LL128, Simple."""
+
+BASE_US: dict[Algorithm, _Three] = {
+    Algorithm.TREE: (6.8, 14.0, 8.4),
+    Algorithm.RING: (6.6, 14.0, 8.4),
+    Algorithm.NVLS: (0.0, 0.0, 0.0),
+    Algorithm.NVLS_TREE: (0.0, 0.0, 0.0),
+}
+"""Once a collective (baseLatencies)."""
+
+LOCAL_US: dict[Algorithm, _Three] = {
+    Algorithm.TREE: (0.6, 1.25, 4.0),
+    Algorithm.RING: (0.6, 1.9, 3.4),
+    Algorithm.NVLS: (0.0, 0.0, 25.0),
+    Algorithm.NVLS_TREE: (0.0, 0.0, 25.0),
+}
+"""A step over NVLink (hwLatencies)."""
+
+NETWORK_US: dict[Algorithm, _Three] = {
+    Algorithm.TREE: (5.0, 8.5, 14.0),
+    Algorithm.RING: (2.7, 4.0, 14.0),
+    Algorithm.NVLS: (0.0, 0.0, 18.0),
+    Algorithm.NVLS_TREE: (0.0, 0.0, 20.9),
+}
+"""A step over the network (hwLatencies)."""
+
+LL_MOST_GBS: Sequence[tuple[float, _Three]] = (
+    (600.0, (282.0, 90.0, 70.0)),
+    (300.0, (141.0, 45.0, 35.0)),
+    (0.0, (87.7, 22.5, 19.0)),
+)
+"""busbw of LL in one server, two, and more (llMaxBws), by the least bandwidth of a GPU's NVLink:
+Blackwell, Hopper, Ampere."""
+
+TREE_SHARE = 0.92
+TREE_LL_SHARE = 1 / 3.8
+RING_PLATEAU = 1.4
+"""How much longer a ring's latency is between servers once chunks have 64 bytes or more."""
+
+TREE_CORRECTION: dict[Protocol, tuple[float, ...]] = {
+    Protocol.LL: (
+        *(1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5),
+        *(0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    ),
+    Protocol.LL128: (
+        *(1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6),
+        *(0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9),
+    ),
+    Protocol.SIMPLE: (
+        *(0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5),
+        *(0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9),
+    ),
+}
+"""The bandwidth of trees by powers of two from 64 bytes (treeCorrectionFactor); 1 beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The servers of a collective: as many `ranks` in each of `domains` NVLink domains."""
+
+    domains: int
+    ranks: int
+    nic_gbs: float
+    """Of the NICs of a domain's ranks together, one way."""
+
+    local_gbs: float
+    """Of a GPU to the others of its domain, one way; what its NIC has, without a fabric."""
+
+    @property
+    def all_ranks(self) -> int:
+        return self.domains * self.ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """An algorithm and a protocol, and what they cost."""
+
+    algorithm: Algorithm
+    protocol: Protocol
+    launch_ns: float
+    """Once."""
+
+    step_ns: float
+    """Of each step over the network."""
+
+    local_ns: float
+    """Of each step in a domain."""
+
+    local_share: float
+    """The share of data in what passes a domain's fabric, its efficiency included."""
+
+    network_share: float
+    """The share of data in what passes the network."""
+
+
+def algorithms_of(pattern: Pattern, shape: Shape, model: HostModel) -> tuple[Algorithm, ...]:
+    """Those that NCCL has for a collective on such servers."""
+    has_switch = model.local is not None and model.local.kind is LocalKind.SWITCH
+    names = [Algorithm.RING]
+    if pattern is Pattern.ALLREDUCE:
+        names.append(Algorithm.TREE)
+    kind = Algorithm.NVLS if shape.domains == 1 else Algorithm.NVLS_TREE
+    if has_switch and shape.ranks > 2 and kind in kind_of(pattern).algorithms:
+        names.append(kind)
+    return tuple(names)
+
+
+def tune(
+    pattern: Pattern,
+    size_bytes: int,
+    shape: Shape,
+    model: HostModel,
+    algorithm: Algorithm | None = None,
+    protocol: Protocol | None = None,
+) -> Tuned:
+    """The algorithm and protocol of the least time, among those that are not forced.
+
+    Raises InputError where the collective has none of these on such servers.
+    """
+    times = {
+        (name, kind): estimate_us(pattern, size_bytes, shape, model, name, kind)
+        for name, kind in _pairs(pattern, shape, model)
+        if name is (algorithm or name) and kind is (protocol or kind)
+    }
+    if not times:
+        pairs = sorted({f"{name} in {kind}" for name, kind in _pairs(pattern, shape, model)})
+        asked = " in ".join(str(key) for key in (algorithm, protocol) if key is not None)
+        raise InputError(
+            f"{pattern} has no {asked} among {shape.all_ranks:,} ranks, {shape.ranks} in each "
+            f"NVLink domain of {model.name}",
+            hint=f"it has {listed(pairs, 'and')}",
+        )
+    name, kind = min(times, key=times.__getitem__)
+    return tuned(name, kind, model)
+
+
+def tuned(algorithm: Algorithm, protocol: Protocol, model: HostModel) -> Tuned:
+    """What an algorithm in a protocol costs on servers of a model."""
+    launch, step, local = (
+        _of(table, algorithm, protocol) / _of(table, Algorithm.RING, Protocol.SIMPLE)
+        for table in (BASE_US, NETWORK_US, LOCAL_US)
+    )
+    share = WIRE_SHARE[protocol]
+    return Tuned(
+        algorithm,
+        protocol,
+        launch * model.launch_ns,
+        step * model.step_ns,
+        local * (0.0 if model.local is None else model.local.latency_ns),
+        share * (NVLS_EFFICIENCY if algorithm in IN_SWITCH else 1.0),
+        share,
+    )
+
+
+def estimate_us(
+    pattern: Pattern,
+    size_bytes: int,
+    shape: Shape,
+    model: HostModel,
+    algorithm: Algorithm,
+    protocol: Protocol,
+) -> float:
+    """NCCL's estimate of the time of a collective, in microseconds."""
+    cost = tuned(algorithm, protocol, model)
+    ranks, domains = shape.all_ranks, shape.domains
+    steps = round(kind_of(pattern).busbw_factor(ranks) * ranks)
+    bus_gbs = shape.local_gbs if domains == 1 else min(shape.local_gbs, shape.nic_gbs)
+    local_us, network_us = cost.local_ns / 1e3, cost.step_ns / 1e3
+    latency_us = cost.launch_ns / 1e3
+    log = (domains - 1).bit_length()
+    match algorithm:
+        case Algorithm.TREE:
+            bus_gbs = _tree_gbs(bus_gbs, size_bytes, shape, protocol)
+            latency_us += 2 * ((shape.ranks - 1) * local_us + log * network_us)
+            return latency_us + size_bytes / (1e3 * bus_gbs / 2)
+        case Algorithm.NVLS | Algorithm.NVLS_TREE:
+            share = steps / ranks
+            loads = {Pattern.ALLREDUCE: 1 + 1 / shape.ranks}.get(pattern, 1.0)
+            local_gbs = shape.local_gbs * cost.local_share / loads
+            gbs = local_gbs if domains == 1 else min(local_gbs, shape.nic_gbs / share)
+            return latency_us + local_us + 2 * log * network_us + size_bytes / (1e3 * gbs)
+        case _:
+            if protocol is Protocol.LL:
+                bus_gbs = min(_ll_most_gbs(shape), bus_gbs * WIRE_SHARE[protocol])
+            elif protocol is Protocol.LL128:
+                bus_gbs *= TREE_SHARE
+            between = 0 if domains == 1 else steps * (domains - 1) // (ranks - 1)
+            latency_us += (steps - between) * local_us + between * network_us
+            is_flat = protocol is Protocol.SIMPLE and domains > 1 and size_bytes >= 64 * ranks
+            if is_flat and pattern is Pattern.ALLREDUCE:
+                latency_us *= RING_PLATEAU
+            return latency_us + size_bytes * steps / ranks / (1e3 * bus_gbs)
+
+
+def _pairs(
+    pattern: Pattern, shape: Shape, model: HostModel
+) -> Iterator[tuple[Algorithm, Protocol]]:
+    over_nvlink = model.local is not None and model.local.kind is not LocalKind.PCIE
+    for algorithm in algorithms_of(pattern, shape, model):
+        if algorithm in IN_SWITCH:
+            yield algorithm, Protocol.SIMPLE
+            continue
+        yield algorithm, Protocol.LL
+        if over_nvlink:
+            yield algorithm, Protocol.LL128
+        yield algorithm, Protocol.SIMPLE
+
+
+def _of(table: dict[Algorithm, _Three], algorithm: Algorithm, protocol: Protocol) -> float:
+    return table[algorithm][list(Protocol).index(protocol)]
+
+
+def _tree_gbs(bus_gbs: float, size_bytes: int, shape: Shape, protocol: Protocol) -> float:
+    """busbw of two trees."""
+    bus_gbs *= TREE_SHARE
+    if protocol is Protocol.LL:
+        bus_gbs = min(bus_gbs * TREE_LL_SHARE, _ll_most_gbs(shape))
+    elif protocol is Protocol.LL128:
+        bus_gbs *= 7 / 9 if shape.domains == 1 else 120 / 128
+    factors = TREE_CORRECTION[protocol]
+    log = (size_bytes >> 6).bit_length() - 1
+    return bus_gbs * (factors[max(0, log)] if log < len(factors) else 1.0)
+
+
+def _ll_most_gbs(shape: Shape) -> float:
+    scale = 0 if shape.domains == 1 else 1 if shape.domains == 2 else 2
+    return next(most[scale] for least, most in LL_MOST_GBS if shape.local_gbs >= least)

@@ -1,0 +1,138 @@
+"""The choice of algorithm and protocol by size, and what is sent where switches reduce."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocelab.base.errors import InputError
+from rocelab.hosts.model import HostModel, LocalFabric, LocalKind
+from rocelab.jobs.collectives import Pattern, schedule
+from rocelab.jobs.in_switch import in_switch
+from rocelab.jobs.merged_sends import sends_of
+from rocelab.jobs.patterns.base import Algorithm, Protocol
+from rocelab.jobs.tuning import Shape, estimate_us, tune, tuned
+
+GIB = 2**30
+
+
+def server(kind: LocalKind = LocalKind.SWITCH) -> HostModel:
+    return HostModel(
+        name="server",
+        title="eight GPUs",
+        gpus=8,
+        nics=8,
+        nic_of_gpu=tuple(range(8)),
+        nic_cap_bps=400e9,
+        gpu_cap_bps=400e9,
+        local=LocalFabric(kind, 3.6e12, 3400),
+        launch_ns=8400,
+        step_ns=14_000,
+        message_ns=0,
+    )
+
+
+ONE = Shape(1, 8, 400, 370)
+MANY = Shape(16, 8, 400, 370)
+
+
+def test_a_ring_in_the_protocol_simple_costs_what_the_host_model_says() -> None:
+    cost = tuned(Algorithm.RING, Protocol.SIMPLE, server())
+    assert (cost.launch_ns, cost.step_ns, cost.local_ns) == (8400, 14_000, 3400)
+    assert (cost.local_share, cost.network_share) == (1, 1)
+
+
+def test_other_protocols_cost_in_proportion_to_nccls_constants() -> None:
+    cost = tuned(Algorithm.TREE, Protocol.LL, server())
+    assert cost.launch_ns == pytest.approx(6800)
+    assert cost.step_ns == pytest.approx(5000)
+    assert cost.local_ns == pytest.approx(600)
+    assert cost.network_share == 0.5
+
+
+def test_an_estimate_is_what_the_formula_gives_by_hand() -> None:
+    """126 steps of 128 ranks' ring but for 30 between 16 domains, 1.4 times, and the bytes."""
+    steps, between = 2 * 127, 2 * 15
+    latency_us = 1.4 * (8.4 + (steps - between) * 3.4 + between * 14)
+    bytes_us = GIB * steps / 128 / (1e3 * 370)
+    estimate = estimate_us(Pattern.ALLREDUCE, GIB, MANY, server(), Algorithm.RING, Protocol.SIMPLE)
+    assert estimate == pytest.approx(latency_us + bytes_us)
+
+
+def test_small_sizes_take_a_low_latency_and_large_ones_the_switch() -> None:
+    small = tune(Pattern.ALLREDUCE, 1024, MANY, server())
+    assert (small.algorithm, small.protocol) == (Algorithm.TREE, Protocol.LL)
+    large = tune(Pattern.ALLREDUCE, GIB, ONE, server())
+    assert (large.algorithm, large.protocol) == (Algorithm.NVLS, Protocol.SIMPLE)
+    without = tune(Pattern.ALLREDUCE, GIB, ONE, server(LocalKind.MESH))
+    assert without.algorithm is Algorithm.RING
+
+
+@given(st.integers(1, 2**35), st.sampled_from([Pattern.ALLREDUCE, Pattern.ALLGATHER]))
+def test_nothing_that_can_be_forced_is_estimated_below_what_is_taken(
+    size_bytes: int, pattern: Pattern
+) -> None:
+    taken = tune(pattern, size_bytes, MANY, server())
+    least = estimate_us(pattern, size_bytes, MANY, server(), taken.algorithm, taken.protocol)
+    for protocol in Protocol:
+        forced = tune(pattern, size_bytes, MANY, server(), Algorithm.RING, protocol)
+        assert forced.protocol is protocol
+        assert estimate_us(pattern, size_bytes, MANY, server(), Algorithm.RING, protocol) >= least
+
+
+def test_what_the_servers_cannot_do_is_refused_with_what_they_can() -> None:
+    with pytest.raises(InputError, match="allreduce has no nvls in simple") as caught:
+        tune(Pattern.ALLREDUCE, GIB, MANY, server(), Algorithm.NVLS, Protocol.SIMPLE)
+    assert "nvls-tree in simple" in (caught.value.hint or "")
+    with pytest.raises(InputError, match="no ll128"):
+        pcie = server(LocalKind.PCIE)
+        tune(Pattern.ALLREDUCE, GIB, MANY, pcie, protocol=Protocol.LL128)
+
+
+@given(st.integers(1, 9), st.integers(2, 9), st.integers(10**4, 10**9))
+def test_a_switch_gets_the_buffer_once_and_trees_keep_to_their_rails(
+    domains: int, group: int, size_bytes: int
+) -> None:
+    sends = in_switch(Pattern.ALLREDUCE, domains * group, size_bytes, group)
+    within: Counter[int] = Counter()
+    between: Counter[tuple[int, int]] = Counter()
+    for source, target, size in zip(
+        sends.source.tolist(), sends.destination.tolist(), sends.size_bytes.tolist(), strict=True
+    ):
+        if source // group == target // group:
+            within[source] += size
+        else:
+            assert source % group == target % group
+            between[source % group, source // group] += size
+    assert set(within) == set(range(domains * group))
+    part = size_bytes / group
+    assert all(abs(total - size_bytes - part) <= 1 for total in within.values())
+    assert len(between) == (domains * group if domains > 1 else 0)
+    # Each edge of both trees carries half of the part up and down.
+    by_rail: Counter[int] = Counter()
+    for (rail, _), total in between.items():
+        by_rail[rail] += total
+    assert all(abs(total - 2 * (domains - 1) * part) <= 4 * domains for total in by_rail.values())
+
+
+def test_the_longest_way_goes_to_the_root_and_back_and_through_the_switch() -> None:
+    sends = in_switch(Pattern.ALLREDUCE, 8 * 16, 10**6, 8)
+    assert sends.chain is not None
+    assert sends.rounds == 2 * 4 + 1 == int((sends.chain == 0).sum())
+
+
+def test_a_gather_and_a_scatter_pass_the_switch_once() -> None:
+    for pattern in (Pattern.ALLGATHER, Pattern.REDUCESCATTER):
+        sends = sends_of(pattern, 8, 8000, algorithm=Algorithm.NVLS)
+        assert sends.size_bytes.tolist() == [8000] * 8
+    with pytest.raises(InputError, match="in one NVLink domain"):
+        sends_of(Pattern.ALLGATHER, 16, 8000, algorithm=Algorithm.NVLS, group=8)
+
+
+def test_a_lab_has_no_such_switch() -> None:
+    with pytest.raises(InputError, match="no lab has") as caught:
+        schedule(Pattern.ALLREDUCE, 8, 8000, algorithm=Algorithm.NVLS)
+    assert "--host-model" in (caught.value.hint or "")
