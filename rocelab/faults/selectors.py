@@ -1,7 +1,8 @@
 """Selectors of a fault's target in a file: a node, a link, one of its ends, a server's NIC.
 
 They are parsed from text first and find parts of a fabric later. A node is called by its name or by
-its place: `leaf#1` is the first switch of the lowest tier in any lab, whatever it is called there.
+its place: `leaf#1` is the first switch of the lowest tier in any lab, whatever it is called there;
+in a lab without one, the first switch that has a server.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ def node_name(fabric: Fabric, text: str) -> str:
     if role is None:
         raise InputError(f"{place[1]} is not a role of nodes", name_hint(place[1], roles()))
     names = [node.name for node in fabric.nodes if _usual_tier(node.role) == role.tier]
+    if not names and role.tier == 1:
+        homes = {link.b.node for link in fabric.links if not link.is_between_switches}
+        names = [node.name for node in fabric.switches if node.name in homes]
     if int(place[2]) > len(names):
         members = Counter(node.role for node in fabric.nodes)
         counts = [f"{count} {role}" for role, count in members.items()]

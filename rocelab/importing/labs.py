@@ -36,6 +36,9 @@ _SERVER_WORDS = (
     "worker",
     "storage",
 )
+_APART_PREFIXES = ("oob", "mgmt")
+_APART_WORDS = frozenset(("management", "console", "bmc", "ipmi", "pdu"))
+"""Words of names and types of nodes that are not of the fabric: networks of management."""
 _WORD = re.compile(r"[a-z]+")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]+")
 
@@ -73,6 +76,12 @@ def graph_lab(
     """
     fixed = roles_of_options(imported.nodes, options)
     gone = {node for node, role in fixed.items() if role == NONE}
+    apart = {
+        name
+        for name in dict.fromkeys((*imported.nodes, *(n for pair in imported.cables for n in pair)))
+        if name not in fixed and _is_apart(name, imported.nodes.get(name))
+    }
+    gone |= apart
     links = [link for link in imported.links if gone.isdisjoint(link.pair)]
     if not links:
         raise InputError(f"{imported.name} has no link between two nodes", "is it the right file?")
@@ -104,12 +113,20 @@ def graph_lab(
         body["dilation"] = dilation
     notes = (
         *imported.left_out,
-        *(f"{node} (--role)" for node in sorted(gone)),
+        *(f"{node} (--role)" for node in sorted(gone - apart)),
+        *(f"{node} (of management: --role {node}=leaf takes it)" for node in sorted(apart)),
         *(f"{node} (no cable)" for node in loose),
     )
     renamed = {node: name for node, name in names.items() if node != name}
     lines = tuple(link.line for link in links)
     return ImportedLab(body, role_of, guessed, notes, tuple(added), renamed, lines)
+
+
+def _is_apart(name: str, node: DrawnNode | None) -> bool:
+    """Whether a node is of a network of management, by its name or by its type or group."""
+    text = name if node is None else f"{name} {node.group}"
+    words = _WORD.findall(text.lower())
+    return any(word.startswith(_APART_PREFIXES) or word in _APART_WORDS for word in words)
 
 
 def _dilation(links: Iterable[DrawnLink], role_of: Mapping[str, str]) -> int | None:

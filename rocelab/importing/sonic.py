@@ -91,6 +91,7 @@ def _node(switch: _Switch) -> DrawnNode:
     return DrawnNode(
         is_switch=True,
         tier=_tier(switch.metadata.get("type")),
+        group=_text(switch.metadata.get("type")),
         asn=_asn(switch.metadata.get("bgp_asn")),
         loopbacks=_one_a_family(loopbacks),
         router_id=router_id if isinstance(router_id, str) else None,
@@ -106,10 +107,11 @@ def _neighbours(switch: _Switch) -> Iterator[tuple[str, DrawnNode]]:
     for row in map(_mapping, switch.table("DEVICE_NEIGHBOR").values()):
         far = row.get("name")
         if isinstance(far, str):
-            tier = _tier(_mapping(types.get(far)).get("type"))
+            kind = _mapping(types.get(far)).get("type")
+            tier = _tier(kind)
             is_switch = tier != 0 if tier is not None or far in asn_of else None
             doubt = "" if is_switch is not None else "has no type and no BGP session"
-            yield far, DrawnNode(is_switch, doubt, tier, asn=asn_of.get(far))
+            yield far, DrawnNode(is_switch, doubt, tier, _text(kind), asn=asn_of.get(far))
 
 
 def _links(switch: _Switch, left_out: list[str]) -> Iterator[DrawnLink]:
@@ -183,8 +185,12 @@ def _rest(switch: _Switch) -> Iterator[str]:
 
 
 def _tier(kind: object) -> int | None:
-    text = str(kind).lower() if isinstance(kind, str) else ""
+    text = _text(kind).lower()
     return next((tier for word, tier in _TIERS if word in text), None)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _asn(value: object) -> int | None:

@@ -22,6 +22,7 @@ class DrawnNode:
     tier: int | None = None
     """What the file says of it: 0 for servers, up to 3."""
     group: str = ""
+    """What the file calls its kind: a group, or a type of device."""
     asn: int | None = None
     loopbacks: tuple[str, ...] = ()
     router_id: str | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, ip_interface, ip_network
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -29,7 +29,7 @@ from rocelab.fabrics.graph import (
     one_a_family,
     overlap,
 )
-from rocelab.fabrics.layout import Layout
+from rocelab.fabrics.layout import Layout, Site
 from rocelab.fabrics.numbers import Numbers, Pools, numbers_of
 
 _ONE_NUMBER = "a number of four bytes is one number: 1.10 is 65546"
@@ -211,6 +211,7 @@ def check_numbers(
         raise RefusedError(str(error), "give a longer range", keys=(key,)) from None
     _check_neighbours(layout, addresses)
     _check_router_ids(layout, addresses)
+    loopbacks: dict[str, str] = {}
     for family in addresses.families:
         pools = addresses.pools(family)
         try:
@@ -223,6 +224,9 @@ def check_numbers(
                 keys=(("addresses", pool), ("addresses",)),
             ) from None
         _check_distinct(numbers)
+        if family is Family.IPV4:
+            loopbacks = numbers.loopbacks
+    _check_distinct_router_ids(layout, loopbacks)
 
 
 def _check_neighbours(layout: Layout, addresses: AddressesSpec) -> None:
@@ -254,8 +258,38 @@ def _check_router_ids(layout: Layout, addresses: AddressesSpec) -> None:
         )
 
 
+def _check_distinct_router_ids(layout: Layout, loopbacks: Mapping[str, str]) -> None:
+    """Raises RefusedError for two switches of one BGP identifier: their own, or an IPv4
+    loopback."""
+    first: dict[str, str] = {}
+    for site in layout.sites:
+        identifier = site.router_id or loopbacks.get(site.name)
+        if not site.role.is_switch or identifier is None:
+            continue
+        other = first.setdefault(identifier, site.name)
+        if other != site.name:
+            named = site if site.router_id is not None else _site(layout, other)
+            raise RefusedError(
+                f"{other} and {site.name} have one BGP identifier, {identifier}",
+                "give each its own router_id, or leave it out: then it is the IPv4 loopback",
+                keys=[
+                    *((place, "nodes", named.name, "router_id") for place in _PLACES),
+                    *((place, "nodes", named.name) for place in _PLACES),
+                    ("fabric",),
+                ],
+            )
+
+
+_PLACES = ("overrides", "fabric")
+
+
+def _site(layout: Layout, name: str) -> Site:
+    return next(site for site in layout.sites if site.name == name)
+
+
 def _check_distinct(numbers: Numbers) -> None:
-    """Raises RefusedError if two ports or loopbacks have one address, or two NICs one network."""
+    """Raises RefusedError if two ports or loopbacks have one address, or the networks of two links
+    are one or overlap."""
     ends = [end for nic in numbers.nics for pair in nic if len(nic) == 1 for end in pair]
     ends += [end for pair in numbers.cables if pair is not None for end in pair]
     counts = Counter(str(ip_interface(end).ip) for end in ends)
@@ -274,6 +308,17 @@ def _check_distinct(numbers: Numbers) -> None:
             *(pair for pair in numbers.cables if pair is not None),
         )
     )
+    spans = sorted(
+        (int(network.network_address), -network.num_addresses, str(network)) for network in networks
+    )
+    for (first, size, wide), (other, _, inner) in pairwise(spans):
+        if other < first - size:
+            raise RefusedError(
+                f"a link has addresses of {wide}, which holds the {inner} of another link",
+                "each link is a network of its own, such as a /31: give it a longer prefix, or "
+                "the lab pools that lie apart",
+                keys=(("fabric", "links"), ("overrides",), ("addresses",)),
+            )
     shared = next((network for network, count in networks.items() if count > 1), None)
     if shared is not None:
         raise RefusedError(

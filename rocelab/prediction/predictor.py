@@ -30,7 +30,7 @@ from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Groups
 from rocelab.routes.models import Model
-from rocelab.routes.path import NoPathError
+from rocelab.routes.path import NoPathError, no_route
 from rocelab.routes.steering import EntryKey
 
 
@@ -89,13 +89,19 @@ def paths_on(
 ) -> list[tuple[DirectedLink, ...]]:
     """The links that each flow crosses, in order. Raises as `predict_loads` does."""
     network = network_of(fabric.spec)
-    paths = _paths(_groups(network, setting), matrix_of(network, rows).flows, setting)
+    paths = _paths(
+        fabric, _groups(fabric, network, setting), matrix_of(network, rows).flows, setting
+    )
     links = [fabric.directed_links[send] for send in paths.sends.tolist()]
     return [tuple(links[begin:end]) for begin, end in pairwise(paths.start.tolist())]
 
 
 def _paths(
-    routes: Groups, flows: Flows, setting: Setting, progress: ProgressSink = no_progress
+    fabric: Fabric,
+    routes: Groups,
+    flows: Flows,
+    setting: Setting,
+    progress: ProgressSink = no_progress,
 ) -> Paths:
     network = routes.network
     scheme = network.spec.scheme
@@ -108,10 +114,9 @@ def _paths(
     (lost,) = np.nonzero(np.diff(paths.start) == 0)
     if len(lost):
         source, destination = flows.source[lost[0]], flows.destination[lost[0]]
-        raise NoPathError(
-            f"{network.node_names[network.nic_server[source]]}: no route to "
-            f"{network.ip(destination)}"
-        )
+        server, ip = network.node_names[network.nic_server[source]], network.ip(destination)
+        first = fabric.links_of[server][0].far(server).node
+        raise NoPathError(f"{server}: no route to {ip}", no_route(fabric, first, ip).hint)
     return paths
 
 
@@ -119,14 +124,14 @@ def _matrix_and_loads(
     fabric: Fabric, rows: Sequence[FlowRow], setting: Setting, progress: ProgressSink
 ) -> tuple[Matrix, LinkLoads]:
     network = network_of(fabric.spec)
-    matrix, routes = matrix_of(network, rows), _groups(network, setting)
-    paths = _paths(routes, matrix.flows, setting, progress)
+    matrix, routes = matrix_of(network, rows), _groups(fabric, network, setting)
+    paths = _paths(fabric, routes, matrix.flows, setting, progress)
     return matrix, land(fabric, routes, matrix, paths)
 
 
-def _groups(network: Network, setting: Setting) -> Groups:
+def _groups(fabric: Fabric, network: Network, setting: Setting) -> Groups:
     if setting.fib_of is not None:
-        return TableGroups(network, setting.fib_of)
+        return TableGroups(fabric, network, setting.fib_of)
     if network.spec.hashing.weights is not HashWeights.EQUAL:
         raise InputError(
             "weights by paths are BGP's work and not planned",

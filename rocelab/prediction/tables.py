@@ -9,9 +9,10 @@ import numpy as np
 
 from rocelab.base.arrays import Ints
 from rocelab.linux.fibtable import FibOf
+from rocelab.planning.fabric import Fabric
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import NextHops
-from rocelab.routes.path import NoPathError
+from rocelab.routes.path import NoPathError, no_route
 
 _Group = tuple[tuple[int, int], ...]
 """Sends and their weights, in the kernel's order."""
@@ -20,7 +21,8 @@ _Group = tuple[tuple[int, int], ...]
 class TableGroups:
     """The groups of read tables; each is a range of `slots`."""
 
-    def __init__(self, network: Network, fib_of: FibOf) -> None:
+    def __init__(self, fabric: Fabric, network: Network, fib_of: FibOf) -> None:
+        self._fabric = fabric
         self.network = network
         self.up = np.ones(network.links, np.bool_)
         self._fib_of = fib_of
@@ -59,10 +61,7 @@ class TableGroups:
         name, ip = self.network.node_names[node], self.network.ip(nic)
         route = self._fib_of(name).lookup(ip) if self.network.tier[node] else None
         if route is None or not route.next_hops:
-            raise NoPathError(
-                f"{name}: no route to {ip}",
-                hint="check with `rocelab status` whether the fabric has converged",
-            )
+            raise no_route(self._fabric, name, ip)
         for hop in route.next_hops:
             if not hop.carrier:
                 raise NoPathError(

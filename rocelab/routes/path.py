@@ -11,14 +11,61 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.wording import counted, listed
 from rocelab.linux.fibtable import FibOf, Route
 from rocelab.planning.fabric import DirectedLink, Fabric, Link, Nic, Node
+from rocelab.planning.routes import spread
 from rocelab.routes.multipath import Flow5, multipath_hash, select, udp_flow
 from rocelab.routes.steering import ROCE_PORT, SteeringModel
 
 
 class NoPathError(ExpectationError):
     """A flow does not arrive; the error names the node where it ends."""
+
+
+_NAMED = 4
+"""Switches that a hint names."""
+
+
+def no_route(fabric: Fabric, name: str, destination: str) -> NoPathError:
+    """The error of a switch without a route to an address, with what the plan knows of it."""
+    return NoPathError(f"{name}: no route to {destination}", _why_none(fabric, name, destination))
+
+
+def _why_none(fabric: Fabric, name: str, destination: str) -> str:
+    asks = f"`rocelab status {fabric.name}`"
+    if not fabric.node(name).is_switch:
+        return "a server forwards nothing: the switch before it has a wrong route"
+    if fabric.spec.routing.is_own:
+        return (
+            f"the lab's own configuration decides: {asks} compares it with what it had, and "
+            f"`rocelab vtysh {fabric.name} {name} -c 'show ip route'` has its routes"
+        )
+    origins = [prefix.origins for prefix in fabric.prefixes_holding(destination)]
+    links = [link for those in origins for link in spread(fabric, those).get(name, ())]
+    if links:
+        planned = listed([link.far(name).node for link in dict.fromkeys(links)], "and")
+        return f"one by {planned} is planned: {asks} shows what is missing"
+    if not origins:
+        return "no switch announces a prefix with it: is it an address of the lab?"
+    asn = fabric.node(name).asn
+    alike = [node.name for node in fabric.switches if node.asn == asn and node.name != name]
+    if alike:
+        more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+        return (
+            f"none is planned either: {name} has AS number {asn} like {', '.join(alike[:_NAMED])}"
+            f"{more}, and BGP drops a path with its own number (RFC 4271, section 9.1.2); give "
+            "them other numbers, or cable them so that a path passes by"
+        )
+    if fabric.valley_free:
+        return (
+            "none is planned either: with routing.valley_free paths go up, then down, and none "
+            "does; set it to false, or add a link upwards"
+        )
+    return (
+        f"none is planned either: no cable leads from {name} to "
+        f"{counted(len(origins), 'prefix', 'prefixes')} with it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +198,7 @@ def _forward(
         raise NoPathError(f"{name}: a server got a packet to {flow.destination}: it ends here")
     route = fib_of(name).lookup(flow.destination)
     if route is None:
-        raise NoPathError(
-            f"{name}: no route to {flow.destination}",
-            hint="check with `rocelab status` whether the fabric has converged",
-        )
+        raise no_route(fabric, name, flow.destination)
     if not route.next_hops:
         raise NoPathError(f"{name}: {route.prefix} discards packets to {flow.destination}")
     flow_hash = None

@@ -57,6 +57,24 @@ def _problem(folder: Path, *, lab: str = LAB, cables: str = CABLES) -> str:
     return str(refused.value).replace(f"{folder}/", "")
 
 
+def test_two_switches_of_one_bgp_identifier_are_refused_at_their_line(tmp_path: Path) -> None:
+    twice = LAB.replace(
+        '"leaf*": {role: leaf}',
+        'leaf2: {role: leaf, router_id: 10.0.0.77}\n    "leaf*": {role: leaf}',
+    )
+    problem = _problem(tmp_path, lab=twice)
+    assert "leaf1 and leaf2 have one BGP identifier, 10.0.0.77" in problem
+    assert problem.startswith("lab.yaml:7: fabric.nodes.leaf2.router_id: ")
+
+
+def test_a_link_whose_network_holds_that_of_another_is_refused(tmp_path: Path) -> None:
+    cables = CABLES.replace("leaf1,Ethernet4,spine2,eth1/1,\n", "")
+    wide = "overrides:\n  add:\n    - {a: 'leaf1:Ethernet4', b: 'spine2:eth1/1', "
+    wide += "addresses: [[10.1.3.1/16, 10.1.3.2/16]]}\n"
+    problem = _problem(tmp_path, lab=LAB + wide, cables=cables)
+    assert "a link has addresses of 10.1.0.0/16, which holds the 10.1.0.0/31" in problem
+
+
 def test_a_list_of_cables_is_a_fabric_with_its_ports_and_numbers(tmp_path: Path) -> None:
     fabric = _lab(tmp_path)
     assert [link.name for link in fabric.trunks][:2] == ["leaf1:Ethernet0", "leaf1:Ethernet4"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocelab.base.errors import InputError
-from rocelab.faults.selectors import LinkSelector, node_name
+from rocelab.faults.kinds.carrier_down import CarrierDownSpec
+from rocelab.faults.selectors import LinkSelector, node_name, with_names
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
@@ -43,6 +44,26 @@ def test_a_place_is_of_the_tier_that_its_role_has_elsewhere(
     """All switches of a fabric without tiers are of one."""
     assert not fabric.is_tiered
     assert node_name(fabric, text) == name
+
+
+def test_without_leaves_the_first_is_the_first_switch_with_a_server() -> None:
+    nodes = {"core*": {"role": "core"}, "srv*": {"role": "server"}}
+    links = ["core1:e0 -- core2:e0", "core2:e1 -- core3:e1", "srv1:e0 -- core3:e2"]
+    fabric = {"kind": "graph", "nodes": nodes, "links": [*links, "srv2:e0 -- core2:e2"]}
+    planned = plan(LabSpec.model_validate({"name": "cores", "fabric": fabric}))
+
+    assert [node_name(planned, f"leaf#{number}") for number in (1, 2)] == ["core2", "core3"]
+    with pytest.raises(InputError, match="has no leaf#3"):
+        node_name(planned, "leaf#3")
+    with pytest.raises(InputError, match="has no spine#1"):
+        node_name(planned, "spine#1")
+
+
+def test_between_takes_places_and_every_cable(fabric: Fabric) -> None:
+    spec = CarrierDownSpec.model_validate({"kind": "carrier-down", "between": ["leaf#2", "leaf#1"]})
+    named = with_names(spec, fabric)
+    assert named.between == ("leaf2", "leaf1")
+    assert [link.name for link in named.find(fabric, None)] == ["leaf2:eth1/2"]
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,52 @@ def test_switches_of_sonic_keep_their_numbers(tmp_path: Path) -> None:
     ]
 
 
+def test_a_switch_without_cables_is_left_out(tmp_path: Path) -> None:
+    leaf = _switch("leaf-01", 65101, "10.9.0.1") | {
+        "DEVICE_NEIGHBOR": {"Ethernet0": {"name": "spine-01", "port": "Ethernet8"}}
+    }
+    _written(tmp_path, "sw/a/config_db.json", leaf)
+    _written(tmp_path, "sw/b/config_db.json", _switch("leaf-02", 65102, "10.9.0.2"))
+    lab = graph_lab("x", read_topology(tmp_path / "sw", {}))
+    assert lab.left_out == ("leaf-02 (no cable)",)
+    assert lab.roles.keys() == {"leaf-01", "spine-01"}
+
+
+def test_networks_of_management_are_left_out_and_listed(tmp_path: Path) -> None:
+    rows = """a_node,a_port,b_node,b_port
+leaf1,e0,spine1,e0
+leaf2,e0,spine1,e1
+leaf1,mgmt0,oob-sw1,p1
+spine1,mgmt0,rack1-mgmt,p2
+pdu3,p,oob-sw1,p9
+oobleaf7,e0,leaf2,e5
+"""
+    topology = read_topology(_written(tmp_path, "c.csv", rows), {})
+    lab = graph_lab("x", topology, ["oobleaf7=leaf"])
+    assert lab.roles == {"leaf1": "leaf", "spine1": "spine", "leaf2": "leaf", "oobleaf7": "leaf"}
+    assert lab.left_out == tuple(
+        f"{name} (of management: --role {name}=leaf takes it)"
+        for name in ("oob-sw1", "pdu3", "rack1-mgmt")
+    )
+
+
+def test_a_switch_of_sonic_whose_type_is_management_is_left_out(tmp_path: Path) -> None:
+    leaf = _switch("leaf-01", 65101, "10.9.0.1") | {
+        "DEVICE_NEIGHBOR": {
+            "Ethernet0": {"name": "spine-01", "port": "Ethernet8"},
+            "Ethernet4": {"name": "str-m0-1", "port": "Ethernet8"},
+        },
+        "DEVICE_NEIGHBOR_METADATA": {
+            "spine-01": {"type": "SpineRouter"},
+            "str-m0-1": {"type": "MgmtToRRouter"},
+        },
+    }
+    _written(tmp_path, "sw/a/config_db.json", leaf)
+    lab = graph_lab("x", read_topology(tmp_path / "sw", {}))
+    assert lab.roles.keys() == {"leaf-01", "spine-01"}
+    assert [text.split(" ")[0] for text in lab.left_out] == ["str-m0-1"]
+
+
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"nodes": 3}'])
 def test_a_document_of_no_form_is_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(InputError):
@@ -292,7 +338,11 @@ def test_an_end_of_sonic_that_is_turned_gives_its_addresses_to_the_right_ends(
         "DEVICE_NEIGHBOR": {"Ethernet0": {"name": "spine-01", "port": "Ethernet8"}},
         "PORT": {"Ethernet0": {"speed": "2500"}},
     }
-    leaf["LOOPBACK_INTERFACE"] |= {"Loopback1|10.9.9.9/32": {}, "Loopback0|2001:db8::1/128": {}}
+    leaf["LOOPBACK_INTERFACE"] = {
+        **{"Loopback1|10.9.9.9/32": {}, "Loopback1|2001:db8::9/128": {}},
+        **leaf["LOOPBACK_INTERFACE"],
+        "Loopback0|2001:db8::1/128": {},
+    }
     spine = _switch("spine-01", 65200, "10.9.0.2") | {
         "DEVICE_NEIGHBOR": {"Ethernet8": {"name": "leaf-01", "port": "Ethernet0"}},
         "INTERFACE": {"Ethernet8|10.1.0.1/31": {}},

@@ -36,6 +36,21 @@ def test_the_custom_policy_and_its_fields_are_written_to_every_switch(
         assert settings["ipv4/fib_multipath_hash_fields"] == str(bits)
 
 
+def test_the_fields_are_those_of_ipv6_too_where_the_lab_has_it() -> None:
+    hashing = {"policy": "custom", "fields": ["source-ip", "flow-label"]}
+    keys = {"name": "six", "fabric": {"kind": "clos", "racks": 1, "spines": 1}, "hashing": hashing}
+    for family, names in (("ipv4", {"ipv4"}), ("ipv6", {"ipv4", "ipv6"})):
+        spec = LabSpec.model_validate({**keys, "addresses": {"family": family}})
+        fabric = build_fabric(spec)
+        settings = node_settings(fabric, fabric.node("rtsw1"))
+        fields = {
+            key.partition("/")[0]: value
+            for key, value in settings.items()
+            if key.endswith("fib_multipath_hash_fields")
+        }
+        assert fields == dict.fromkeys(names, str(0x01 | 0x08))
+
+
 def test_no_fields_are_written_for_other_policies() -> None:
     fabric = fabric_with(HashingSpec(policy=HashPolicy.L3))
     assert all(

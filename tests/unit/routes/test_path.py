@@ -20,9 +20,9 @@ from rocelab.jobs.flow import resolve_endpoints
 from rocelab.jobs.placement import find_nic
 from rocelab.labfile.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
 from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
-from rocelab.planning.build import build_fabric
+from rocelab.planning.build import build_fabric, plan
 from rocelab.planning.fabric import Fabric
-from rocelab.routes.path import NoPathError, Path, possible_links, walk
+from rocelab.routes.path import NoPathError, Path, no_route, possible_links, walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.traffic.traceroute import ProbeFrames
 
@@ -259,3 +259,28 @@ def test_a_switch_without_a_route_ends_the_links_that_a_flow_can_take() -> None:
     source, destination = find_nic(fabric, "srv1-1"), find_nic(fabric, "srv2-1")
     links = possible_links(fabric, lambda _: Fib(()), source, destination)
     assert links == source.links
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ({}, "one by ctsw1, ctsw2, ctsw3 and ctsw4 is planned: `rocelab status zone` shows what"),
+        (
+            {"overrides": {"nodes": {"rtsw2": {"asn": 65001}, "rtsw1": {"asn": 65001}}}},
+            "rtsw1 has AS number 65001 like rtsw2, and BGP drops a path with its own number",
+        ),
+        (
+            {"overrides": {"remove": [f"rtsw1:ctsw{spine}" for spine in (1, 2, 3, 4)]}},
+            "with routing.valley_free paths go up, then down",
+        ),
+        ({"routing": {"templates": "."}}, "the lab's own configuration decides"),
+    ],
+)
+def test_a_missing_route_is_explained_by_the_plan(changes: dict[str, object], hint: str) -> None:
+    fabric_keys = {"kind": "clos", "racks": 4, "spines": 4}
+    keys = {"name": "zone", "fabric": fabric_keys, **changes}
+    fabric = plan(LabSpec.model_validate(keys))
+    nic = find_nic(fabric, "srv2-1")
+    error = no_route(fabric, "rtsw1", nic.ip)
+    assert error.message == f"rtsw1: no route to {nic.ip}"
+    assert hint in (error.hint or "")
