@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,11 @@ from rocelab.lab.convergence import NotConvergedError
 from rocelab.lab.differences import read_differences
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
+from rocelab.lab.stillness import StillnessWait
 from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.configuration import ExpectSpec
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.linux.namespaces import opened
 from rocelab.planning.fabric import RouteBasis
 from rocelab.routes.path import walk
 from rocelab.routes.reach import unreached
@@ -27,6 +32,8 @@ from rocelab.traffic.traceroute import probe_path
 from tests.helpers.measured import measured, problems_of_drill
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
+
+pytestmark = pytest.mark.few_at_once
 
 DRILL = """name: flap
 lab: ospf-ibgp
@@ -159,7 +166,24 @@ def test_a_line_that_frr_refuses_is_shown_before_anything_starts(tmp_path: Path)
     assert not made.is_running
 
 
-def test_what_is_declared_and_missing_is_named(
+def test_what_is_declared_and_missing_is_named(lab: RunningLab) -> None:
+    routing = lab.fabric.spec.routing.model_copy(
+        update={"expect": ExpectSpec(next_hops={"rtsw1": 3})}
+    )
+    wanting = replace(lab.fabric, spec=lab.fabric.spec.model_copy(update={"routing": routing}))
+    wait = StillnessWait(wanting, lab.node, lab.runtime.daemons_of)
+    switches = {node.name: lab.node(node.name).netns for node in lab.fabric.switches}
+
+    with (
+        opened(switches) as namespaces,
+        FibWatch(namespaces) as watch,
+        pytest.raises(NotConvergedError, match="rtsw1 has a route to servers with 2 next hops"),
+    ):
+        wait.run(watch, 0, lambda progress: None)
+
+
+@pytest.mark.long
+def test_a_lab_that_has_not_what_is_declared_does_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = planned(tmp_path, "it-own-narrow", expect="expect: {next_hops: {rtsw1: 3}}")
