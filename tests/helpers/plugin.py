@@ -3,11 +3,12 @@ put as pip would."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Self
@@ -18,6 +19,21 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "tests/data/plugins"
 VERSION = "1.2"
 COMMAND = "from rocelab.cli.main import main; main()"
+IN_TURN = """
+import json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from rocelab.cli.main import main
+
+ended = []
+for line in json.loads(sys.argv[1]):
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as errors:
+        try:
+            main(line)
+        except SystemExit as end:
+            ended.append((end.code, out.getvalue(), errors.getvalue()))
+print(json.dumps(ended))
+"""
 
 FAULTS = {
     "faults:duct-cut": "lab_faults:DuctCutSpec",
@@ -80,6 +96,18 @@ class PluginEnvironment:
     ) -> subprocess.CompletedProcess[str]:
         """`rocelab WORDS` there, by default in its folder."""
         return self.run(COMMAND, *words, cwd=cwd, **variables)
+
+    def in_turn(
+        self, *lines: Sequence[str], cwd: Path | None = None, **variables: str
+    ) -> list[subprocess.CompletedProcess[str]]:
+        """`rocelab LINE` for each line there, in one process: to start takes a command's most
+        time."""
+        done = self.run(IN_TURN, json.dumps(lines), cwd=cwd, **variables)
+        assert done.returncode == 0, done.stderr
+        return [
+            subprocess.CompletedProcess(list(line), *outcome)
+            for line, outcome in zip(lines, json.loads(done.stdout), strict=True)
+        ]
 
     def run(
         self, program: str, *words: str, cwd: Path | None = None, **variables: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,23 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     return environment
 
 
+@pytest.fixture(scope="module")
+def ended(there: PluginEnvironment) -> dict[tuple[str, ...], subprocess.CompletedProcess[str]]:
+    """Each case's outcome, by its words."""
+    lines = [words for words, *_ in CASES]
+    return dict(zip(lines, there.in_turn(*lines, NUMBA_DISABLE_JIT="1"), strict=True))
+
+
 @pytest.mark.parametrize(("words", "what", "why", "code"), CASES)
 def test_it_is_one_line_in_a_command(
-    there: PluginEnvironment, words: tuple[str, ...], what: str, why: str, code: str
+    there: PluginEnvironment,
+    ended: dict[tuple[str, ...], subprocess.CompletedProcess[str]],
+    words: tuple[str, ...],
+    what: str,
+    why: str,
+    code: str,
 ) -> None:
-    done = there.rocelab(*words, NUMBA_DISABLE_JIT="1")
+    done = ended[words]
     assert done.returncode == 2, done.stderr
     first, hint, *rest = done.stderr.splitlines()
     assert f": {what} of lab-raising 1.2 failed: {why}" in first

@@ -30,15 +30,20 @@ JOBS = "jobs:\n  - {name: halos, collective: {pattern: halo, ranks: 4, size: 1MB
 JOB = ("--pattern", "halo", "--ranks", "4", "--size", "1MB", "--json")
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
+    return PluginEnvironment.with_package(tmp_path_factory.mktemp("halo"), "lab_halo", POINTS)
+
+
 @pytest.fixture
 def there(tmp_path: Path) -> PluginEnvironment:
     return PluginEnvironment.with_package(tmp_path, "lab_halo", POINTS)
 
 
 def test_its_sends_are_those_of_labs_and_merged_those_of_large_simulations(
-    there: PluginEnvironment,
+    unchanged: PluginEnvironment,
 ) -> None:
-    done = there.run(PLANNED)
+    done = unchanged.run(PLANNED)
     assert not done.returncode, done.stderr
     sends, columns, counts, factor, name, patterns = json.loads(done.stdout)
     ways = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
@@ -50,24 +55,24 @@ def test_its_sends_are_those_of_labs_and_merged_those_of_large_simulations(
     assert patterns[0] == "allreduce"
 
 
-def test_files_and_options_name_it(there: PluginEnvironment) -> None:
-    (there.folder / "jobs.yaml").write_text(JOBS)
-    by_file = there.rocelab(
-        "simulate", "tiny", "--job", "jobs.yaml", "--json", NUMBA_DISABLE_JIT="1"
+def test_files_and_options_name_it_and_a_key_that_means_nothing_for_it_is_refused(
+    unchanged: PluginEnvironment,
+) -> None:
+    (unchanged.folder / "jobs.yaml").write_text(JOBS)
+    (unchanged.folder / "wrong.yaml").write_text(JOBS.replace("size:", "root: 1, size:"))
+    by_file, by_options, predicted, wrong = unchanged.in_turn(
+        ("simulate", "tiny", "--job", "jobs.yaml", "--json"),
+        ("simulate", "tiny", *JOB),
+        ("predict", "tiny", *JOB),
+        ("simulate", "tiny", "--job", "wrong.yaml"),
+        NUMBA_DISABLE_JIT="1",
     )
-    by_options = there.rocelab("simulate", "tiny", *JOB, NUMBA_DISABLE_JIT="1")
     assert by_file.returncode == by_options.returncode == 0, by_file.stderr + by_options.stderr
     times = [
         json.loads(process.stdout)["jobs"][0]["iterations_ns"] for process in (by_file, by_options)
     ]
     assert times[0] == times[1]
-    predicted = there.rocelab("predict", "tiny", *JOB)
     assert json.loads(predicted.stdout)["flows"] == 6, predicted.stderr
-
-
-def test_a_key_that_means_nothing_for_it_is_refused(there: PluginEnvironment) -> None:
-    (there.folder / "jobs.yaml").write_text(JOBS.replace("size:", "root: 1, size:"))
-    wrong = there.rocelab("simulate", "tiny", "--job", "jobs.yaml")
     assert wrong.returncode == 2
     assert "root means nothing for halo" in wrong.stderr
 

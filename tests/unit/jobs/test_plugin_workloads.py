@@ -27,6 +27,9 @@ print(job.kind, job.ranks)
 """
 
 
+LINE = ("simulate", "tiny", "--json", "--job")
+
+
 @pytest.fixture
 def there(tmp_path: Path) -> PluginEnvironment:
     there = PluginEnvironment.with_package(tmp_path, "lab_pulse", POINTS)
@@ -35,27 +38,26 @@ def there(tmp_path: Path) -> PluginEnvironment:
 
 
 def simulate(there: PluginEnvironment) -> tuple[int, str, str]:
-    options = ("--job", "jobs.yaml", "--json")
-    done = there.rocelab("simulate", "tiny", *options, NUMBA_DISABLE_JIT="1")
+    done = there.rocelab(*LINE, "jobs.yaml", NUMBA_DISABLE_JIT="1")
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_job_file_has_a_block_for_it(there: PluginEnvironment) -> None:
-    code, said, problem = simulate(there)
-    assert code == 0, problem
-    times_ns = json.loads(said)["jobs"][0]["iterations_ns"]
+def test_a_job_file_has_a_block_for_it_whose_keys_are_checked_as_ours(
+    there: PluginEnvironment,
+) -> None:
+    (there.folder / "few.yaml").write_text(JOBS.replace("ranks: 4", "ranks: 1"))
+    (there.folder / "unknown.yaml").write_text(JOBS.replace("pulse:", "pulze:"))
+    files = ("jobs.yaml", "few.yaml", "unknown.yaml")
+    lines = ((*LINE, file) for file in files)
+    done, few, unknown = there.in_turn(*lines, NUMBA_DISABLE_JIT="1")
+    assert done.returncode == 0, done.stderr
+    times_ns = json.loads(done.stdout)["jobs"][0]["iterations_ns"]
     assert len(times_ns) == 3
     assert all(2e6 < time_ns < 4e6 for time_ns in times_ns)
     assert there.run(AS_JSON).stdout == "pulse 4\n"
-
-
-def test_its_keys_are_checked_as_ours(there: PluginEnvironment) -> None:
-    (there.folder / "jobs.yaml").write_text(JOBS.replace("ranks: 4", "ranks: 1"))
-    code, _, problem = simulate(there)
-    assert code == 2
-    assert "jobs.yaml:5: jobs[0].pulse.ranks" in problem
-    (there.folder / "jobs.yaml").write_text(JOBS.replace("pulse:", "pulze:"))
-    assert "did you mean pulse?" in simulate(there)[2]
+    assert few.returncode == unknown.returncode == 2
+    assert "few.yaml:5: jobs[0].pulse.ranks" in few.stderr
+    assert "did you mean pulse?" in unknown.stderr
 
 
 def test_a_workload_says_itself_whether_it_may_send_nothing(there: PluginEnvironment) -> None:
