@@ -51,6 +51,7 @@ from rocelab.routing.frr.vty import vty_json
 from rocelab.runs.jobs import run_job
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
+from tests.helpers.long import mostly_long
 from tests.helpers.measured import measured
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
@@ -448,7 +449,7 @@ def sent_by_uplinks(lab: RunningLab) -> dict[tuple[str, str], int]:
 
 
 @pytest.mark.few_at_once
-@pytest.mark.parametrize("engine", TeEngine)
+@pytest.mark.parametrize("engine", mostly_long(TeEngine, (TeEngine.CSPF,)))
 def test_every_uplink_carries_the_packets_of_the_flows_whose_entries_name_it(
     plain: RunningLab, engine: TeEngine
 ) -> None:

@@ -52,6 +52,7 @@ def there(project: Path) -> Iterator[PluginEnvironment]:
         environment.rocelab("down", LAB)
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_do_what_it_says(there: PluginEnvironment, project: Path) -> None:
     for line in SHOWN.splitlines():
         words = shlex.split(line)[1:]
@@ -66,6 +67,7 @@ def test_a_suite_of_pytest_uses_its_fault(there: PluginEnvironment, project: Pat
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.long
 def test_a_lab_goes_after_the_package_of_its_fault(there: PluginEnvironment, project: Path) -> None:
     (project / "labs" / f"{SHIPPED}.yaml").write_text(FILE)
     try:

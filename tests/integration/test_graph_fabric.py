@@ -83,6 +83,7 @@ def test_ports_have_the_names_of_the_switch(lab: RunningLab) -> None:
     assert "UP" in said
 
 
+@pytest.mark.long
 def test_the_path_of_200_flows_is_the_one_that_packets_take(lab: RunningLab) -> None:
     draw, fib_of = random.Random(57), lab.read_fibs()
     nics = [nic for server in lab.fabric.servers for nic in lab.fabric.nics(server.name)]
@@ -100,6 +101,7 @@ def test_the_path_of_200_flows_is_the_one_that_packets_take(lab: RunningLab) -> 
     assert len(used) > 50, "most flows took one path: little was tested"
 
 
+@pytest.mark.long
 def test_a_lost_link_is_restored_under_traffic(lab: RunningLab, tmp_path: Path) -> None:
     drill = tmp_path / "flap.yaml"
     drill.write_text(DRILL)
@@ -111,6 +113,7 @@ def test_a_lost_link_is_restored_under_traffic(lab: RunningLab, tmp_path: Path) 
     assert result.passed, result.phases[0].verdicts
 
 
+@pytest.mark.long
 def test_an_allreduce_over_both_generations_loses_nothing(lab: RunningLab) -> None:
     report = measured(lambda: run_job(lab, JOB))
 

@@ -89,9 +89,9 @@ def refused(there: PluginEnvironment) -> dict[str, list[Refusal]]:
         for file, text in FILES.items():
             (there.folder / f"{name}-{file}").write_text(text.replace("NAME", name))
         for noun, lines in COMMANDS.values():
-            for words in lines if name == next(iter(BROKEN)) else lines[:1]:
-                line = [f"{name}-{word}" if word in FILES else word for word in words]
-                asked.append((name, noun, [word.replace("NAME", name) for word in line]))
+            for line in lines if name == next(iter(BROKEN)) else lines[:1]:
+                words = [f"{name}-{word}" if word in FILES else word for word in line]
+                asked.append((name, noun, [word.replace("NAME", name) for word in words]))
     refusals: dict[str, list[Refusal]] = {}
     ended = there.in_turn(*(words for *_, words in asked))
     for (name, noun, words), done in zip(asked, ended, strict=True):

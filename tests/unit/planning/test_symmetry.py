@@ -100,8 +100,8 @@ def test_a_switch_without_servers_is_not_like_one_with_them() -> None:
         ("zone-252x18", [4536]),
         ("rail-superpod", [1024]),
         ("hpn-pod", [960, 14_400]),
-        ("fat-tree-48", [27_648, 27_648]),
-        ("meta-32k", [5184, 36_288]),
+        pytest.param("fat-tree-48", [27_648, 27_648], marks=pytest.mark.long),
+        pytest.param("meta-32k", [5184, 36_288], marks=pytest.mark.long),
     ],
 )
 def test_all_links_of_a_tier_of_a_planned_fabric_are_alike(name: str, sets: list[int]) -> None:
