@@ -98,8 +98,8 @@ class QueuePlan:
 
     @cached_property
     def classes(self) -> tuple[int, ...]:
-        """The classes that any DSCP maps to."""
-        return tuple(sorted(set(self.class_of_dscp)))
+        """The classes that any DSCP maps to, and the lossless ones, whose gates need a queue."""
+        return tuple(sorted({*self.class_of_dscp, *self.lossless_classes}))
 
     def quanta(self, kind: int, mtu: int) -> dict[int, int]:
         """The bytes that each class that is not strict sends before the next one."""

@@ -169,3 +169,11 @@ def test_a_link_has_a_rate_however_slow_a_lab_is() -> None:
     ]
     assert lab_rate_bps(link, link.rate_bps / 100) == 100
     assert lab_rate_bps(link, link.rate_bps * 10) == 8
+
+
+def test_a_lossless_class_has_a_queue_though_no_dscp_is_of_it() -> None:
+    """Its gate is in that queue."""
+    dscp = {str(number): 1 for number in range(64)} | {"26": 3}
+    made = planned({"dscp": dscp, "pfc": {"classes": [3, 4]}})
+    assert set(made.class_of_dscp) == {1, 3}
+    assert made.classes == (1, 3, 4)
