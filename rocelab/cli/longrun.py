@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.options import read_options
 from rocelab.cli.arguments import ForceOption, JsonOption, LabArgument, ResultsOption
 from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.simulate import (
     EpsOption,
     HashingOption,
+    HostModelOption,
     JobFileOption,
     SchemeOption,
     asked_jobs,
@@ -59,6 +61,7 @@ def whatif(
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
     eps: EpsOption = None,
+    host_model: HostModelOption = None,
     folder: ResultsOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -85,9 +88,10 @@ def whatif(
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
+    options = read_options(Options, {"eps": eps, "host_model": host_model})
     with _results(folder, force) as opened:
         with simulation_progress() as progress:
-            cost = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
+            cost = event_cost(spec, jobs, parse_event(event), options, progress)
         document = with_basis(what_if_document(cost), basis_of(spec))
         if opened is not None:
             write_results(to_json(cost), document, opened)
@@ -149,6 +153,7 @@ def longrun(
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
     eps: EpsOption = None,
+    host_model: HostModelOption = None,
     folder: ResultsOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -169,6 +174,7 @@ def longrun(
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
+    options = read_options(Options, {"eps": eps, "host_model": host_model})
     failures = _failures(timeline, rates, repair, draw)
     policy = {
         "checkpoint_every": checkpoint_every,
@@ -179,7 +185,7 @@ def longrun(
     work_s = _span_s("--work", work)
     with _results(folder, force) as opened:
         with simulation_progress() as progress, _problems_in(timeline):
-            outlook = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
+            outlook = long_run(spec, jobs, failures, work_s, options, progress, restart)
         document = with_basis(outlook_document(outlook), basis_of(spec))
         if opened is not None:
             write_results(to_json(outlook), document, opened)

@@ -70,6 +70,7 @@ HashingOption = Annotated[
     ),
 ]
 EpsOption = Annotated[float | None, option_of(Options, "eps")]
+HostModelOption = Annotated[str | None, option_of(Options, "host_model")]
 
 
 def _compile_only(asked: bool) -> None:

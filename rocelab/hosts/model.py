@@ -80,6 +80,11 @@ class HostModel:
     """The figures without a source."""
 
     @property
+    def words(self) -> str:
+        """What results say of their hosts."""
+        return f"hosts as {self.name}"
+
+    @property
     def gpus_of_nic(self) -> int:
         """How many GPUs share a NIC."""
         return self.gpus // self.nics

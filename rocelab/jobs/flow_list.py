@@ -37,7 +37,7 @@ class FlowList:
         )
         columns = zip(self.start_s.tolist(), map(Sends, *rows), strict=True)
         steps = tuple(
-            Step(f"flow {number}", (), start_s, sends)
+            Step(f"flow {number}", (), start_s, sends, launches=False)
             for number, (start_s, sends) in enumerate(columns, start=1)
         )
         return Workload(

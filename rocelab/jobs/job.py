@@ -28,6 +28,7 @@ from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, MAX_SIZE, TransportSpec
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.model import MAX_SEED
+from rocelab.labfile.servers import HostModelBlock
 
 RanksPlaced = Annotated[
     Annotated[Placement, Field(strict=False)]
@@ -119,6 +120,10 @@ class JobSpec(SpecModel):
         ),
     ] = None
     transport: Annotated[TransportSpec, Field(description="how the NICs send")] = TransportSpec()
+    host_model: Annotated[
+        HostModelBlock | None,
+        Field(description="the type of its servers; left out: the lab's, or hosts take no time"),
+    ] = None
 
     @model_validator(mode="after")
     def _size_or_duration(self) -> Self:

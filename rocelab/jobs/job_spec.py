@@ -24,10 +24,11 @@ from rocelab.labfile.base import Name, SpecModel
 from rocelab.labfile.catalog import JOBS, find
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED
+from rocelab.labfile.servers import HostModelBlock, with_host_models
 from rocelab.labfile.source import read_source
 
 KINDS = ("collective", *in_order(WORKLOADS))
-IN_COLLECTIVE = ("placement", "seed", "transport")
+IN_COLLECTIVE = ("placement", "seed", "transport", "host_model")
 """Keys that a collective itself has, so that a lab's job file is a valid collective."""
 
 
@@ -51,6 +52,10 @@ class _Job(SpecModel):
             description="repetitions; for a collective its own, where it says so",
         ),
     ] = 1
+    host_model: Annotated[
+        HostModelBlock | None,
+        Field(description="the type of its servers; left out: the lab's, or hosts take no time"),
+    ] = None
     collective: Annotated[
         JobSpec | None, Field(description="a collective, with the keys of a lab's job")
     ] = None
@@ -214,7 +219,7 @@ def load_jobs(file: str | Path) -> tuple[SimulatedJob, ...]:
     A lab's job file, which has `pattern` at its top, is one job.
     """
     path = find_jobs(file) if isinstance(file, str) else file
-    source = read_source(path)
+    source = with_host_models(read_source(path), path)
     if isinstance(source.data, dict) and "pattern" in source.data:
         return (collective_job(validate(source, JobSpec)),)
     return tuple(named_in(path, job) for job in validate(source, JobsSpec).jobs)

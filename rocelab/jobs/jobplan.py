@@ -157,6 +157,11 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
             f"transport.congestion: the NICs of a lab have no {job.transport.congestion.kind}",
             hint="take transport.dcqcn, or `rocelab simulate --engine packets`, which has it",
         )
+    if job.host_model is not None or fabric.spec.host_model is not None:
+        raise InputError(
+            "host_model: the hosts of a lab are agents, which take their own time",
+            hint="leave it out, or take `rocelab simulate`, which has it",
+        )
     places = place(fabric, job.ranks, job.placement, job.seed)
     for ref in places:
         check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu, fabric.family)

@@ -15,6 +15,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.keys import KEYS
 from rocelab.labfile.load import validate
 from rocelab.labfile.scalars import read_scalar
+from rocelab.labfile.servers import with_host_models
 from rocelab.labfile.source import Data, YamlSource, read_source
 
 _LISTS = ("starts",)
@@ -22,7 +23,7 @@ _LISTS = ("starts",)
 
 def job_from_file(path: Path) -> JobSpec:
     """The job that a YAML file describes. Raises SpecError with every problem."""
-    source = read_source(path)
+    source = with_host_models(read_source(path), path)
     if "jobs" in source.data:
         raise SpecError(
             [

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from rocelab.base.arrays import Bools
+from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.workload import Sends, Step, Workload
 
 
@@ -51,26 +53,37 @@ class Steps:
         return Workload(ranks, tuple(steps))
 
 
-def alone_s(sends: Sends | None, ranks: int, nic_bps: float) -> float:
-    """Seconds that sends take if only NICs of `nic_bps` each way limit them: the time of the rank
-    that sends or receives most, in payload."""
+def alone_s(
+    sends: Sends | None, ranks: int, nic_bps: float, hosts: RankHosts | None = None
+) -> float:
+    """Seconds that sends take if only NICs of `nic_bps` each way limit them, and the fabrics of
+    hosts: the time of the rank that sends or receives most, in payload."""
     if sends is None:
         return 0.0
-    most = sends.size_bytes.item(0)
+    if hosts is not None and hosts.local is not None:
+        local = hosts.same_domain(sends.source, sends.destination)
+        over_network = _most_bytes(sends, ranks, ~local) * 8 / nic_bps
+        return max(over_network, _most_bytes(sends, ranks, local) * 8 / hosts.local.bandwidth_bps)
     # A list of flows has very many steps of one send.
-    if len(sends.source) > 1:
-        ends = (sends.source, sends.destination)
-        most = max(np.bincount(end, sends.size_bytes, minlength=ranks).max() for end in ends)
-    return float(most) * 8 / nic_bps
+    if len(sends.source) == 1:
+        return sends.size_bytes.item(0) * 8 / nic_bps
+    return _most_bytes(sends, ranks, np.ones(len(sends.source), np.bool_)) * 8 / nic_bps
 
 
-def roofline_s(workload: Workload, nic_bps: float) -> float:
-    """The longest chain of steps, each with its compute time and alone on NICs of `nic_bps`.
+def _most_bytes(sends: Sends, ranks: int, chosen: Bools) -> float:
+    """What the rank sends or receives that does so most, of some sends."""
+    ends, sizes = (sends.source[chosen], sends.destination[chosen]), sends.size_bytes[chosen]
+    return max(float(np.bincount(end, sizes, minlength=ranks).max()) for end in ends)
+
+
+def roofline_s(workload: Workload, nic_bps: float, hosts: RankHosts | None = None) -> float:
+    """The longest chain of steps, each with its compute time and alone on NICs of `nic_bps`, and on
+    the fabrics of hosts.
 
     No network can be faster: headers, latency and shared links only add to it.
     """
     ends: list[float] = []
     for step in workload.steps:
         start = max(ends[earlier] for earlier in step.after) if step.after else 0.0
-        ends.append(start + step.compute_s + alone_s(step.sends, workload.ranks, nic_bps))
+        ends.append(start + step.compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts))
     return max(ends, default=0.0)

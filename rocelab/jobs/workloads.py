@@ -47,8 +47,11 @@ class JobPlace:
     hosts take. None: hosts take no time, and all ranks send over the network."""
 
     def apart(self, size: int) -> Bools:
-        """Of each group of `size` consecutive ranks, whether its NICs are on several servers."""
-        servers = self.servers.reshape(-1, size)
+        """Of each group of `size` consecutive ranks, whether its NICs are on several servers, or in
+        several domains that GPUs reach each other in."""
+        has_domains = self.hosts is not None and self.hosts.local is not None
+        servers = self.servers if not has_domains else self.hosts.domain  # type: ignore[union-attr]
+        servers = servers.reshape(-1, size)
         apart: Bools = (servers != servers[:, :1]).any(axis=1)
         return apart
 

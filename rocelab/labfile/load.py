@@ -14,6 +14,7 @@ from rocelab.labfile.configuration import read_files
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.profiles import with_profiles
 from rocelab.labfile.references import with_contents
+from rocelab.labfile.servers import with_host_models
 from rocelab.labfile.source import read_source
 from rocelab.labfile.validation import Model
 from rocelab.labfile.validation import validate as validate
@@ -23,7 +24,7 @@ def load_spec(path: Path) -> LabSpec:
     """The lab that a YAML file describes, with what the files that it names hold. Raises SpecError
     with every problem of a stage."""
     source = with_profiles(with_contents(read_source(path), path.parent), path)
-    spec = validate(source, LabSpec)
+    spec = validate(with_host_models(source, path), LabSpec)
     routing = spec.routing
     if routing.config is None and routing.templates is None:
         return spec

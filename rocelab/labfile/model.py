@@ -39,6 +39,7 @@ from rocelab.labfile.portsettings import PortSettings
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SCHEMES, SchemeSpec
+from rocelab.labfile.servers import HostModelBlock
 from rocelab.labfile.stacks import DEFAULT_STACK, stack_names
 from rocelab.labfile.switchports import PlaceOfPort
 
@@ -402,6 +403,10 @@ class LabSpec(SpecModel):
         short_form({"enum": list(SCHEMES)}),
     ] = EcmpScheme()
     queues: Annotated[QueuesSpec, Field(description="buffers and ECN marking")] = QueuesSpec()
+    host_model: Annotated[
+        HostModelBlock | None,
+        Field(description="the type of its servers; left out: hosts take no time in simulations"),
+    ] = None
     management: Annotated[
         bool, Field(description="an sshd in every node, reached over a management port")
     ] = False

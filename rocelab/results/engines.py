@@ -30,8 +30,9 @@ class PortModel(StrEnum):
 
 
 _HOSTS = (
-    "hosts: no PCIe, GPU or launch delays, and no time between a receive and the send that needs "
-    "it other than the latency given"
+    "hosts: without a host model no PCIe, GPU or launch delays, no NVLink, and no time between a "
+    "receive and the send that needs it other than the latency given; with one its times, each the "
+    "same every time, whatever else GPUs and CPUs do"
 )
 LEAVES_OUT = {
     Engine.FLUID: (

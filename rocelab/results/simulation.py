@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.base.documents import Format
+from rocelab.hosts.model import TIMELESS
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.environment import Environment
@@ -47,6 +48,8 @@ class Method:
     """Of an engine with packets."""
     seed: int | None = None
     """Of an engine with packets."""
+    hosts: str = TIMELESS
+    """In words, what hosts were taken for."""
     latencies_ns: tuple[float, float] | None = None
     """The least and the most that a link adds to a send, None if all add the same."""
 

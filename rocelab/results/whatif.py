@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocelab.hosts.model import TIMELESS
+
 SAME = 1e-6
 """Iteration times that differ by a smaller share are the same."""
 
@@ -77,6 +79,8 @@ class WhatIf:
     leaves_out: tuple[str, ...] = LEAVES_OUT
     warnings: tuple[str, ...] = ()
     """As of a simulation, of the jobs without the event."""
+    hosts: str = TIMELESS
+    """In words, what hosts were taken for."""
 
     @property
     def gpu_hours(self) -> float:
@@ -133,3 +137,5 @@ class Outlook:
     jobs: tuple[JobOutlook, ...]
     warnings: tuple[str, ...] = ()
     """As of a simulation, of the jobs without failures."""
+    hosts: str = TIMELESS
+    """In words, what hosts were taken for."""

@@ -7,13 +7,14 @@ pairs, a `Program` over them, and the job, step and bytes of each task and trans
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
+from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.jobplan import check_mtu
 from rocelab.jobs.merged_sends import check_exchanged
@@ -21,7 +22,7 @@ from rocelab.jobs.messages import Messages, loads_of, messages_of
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Sends, Workload
-from rocelab.routes.arrays.flows import Flows, joined_flows
+from rocelab.routes.arrays.flows import Flows, joined_flows, selected_flows
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.engine.program import Offsets, Program, Rings
 from rocelab.sim.queue_pairs import QueuePairs, queue_pairs
@@ -36,6 +37,8 @@ class PlacedJob:
     places: Ints
     transport: TransportSpec
     seed: int = 1
+    hosts: RankHosts | None = None
+    """None: hosts take no time, and all sends use the network."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +130,11 @@ def compile_jobs(
 
     A send's payload is cut into messages and dealt to the queue pairs of its ranks' connection,
     round-robin in the order of the steps. The bytes of a step on one queue pair are one transfer. A
-    queue pair that carries nothing is no flow. Ranks of one server send over the network too, as in
-    the lab. A packet is `overhead_bytes` longer than its payload: Ethernet, IPv4, UDP, BTH and ICRC
-    (a cable's preamble, FCS and gap are 24 more); a message also has RETH and immediate. Left out:
-    latency (`Chains`), acknowledgements, clear-to-sends, and the wait for both.
+    queue pair that carries nothing is no flow. Without hosts ranks of one server send over the
+    network too, as in the lab. A packet is `overhead_bytes` longer than its payload: Ethernet,
+    IPv4, UDP, BTH and ICRC (a cable's preamble, FCS and gap are 24 more); a message also has RETH
+    and immediate. Left out: latency (`Chains`), acknowledgements, clear-to-sends, and the wait for
+    both.
 
     Raises InputError when a transport's packets do not fit the links or queue pair numbers run out,
     ValueError when places do not fit the ranks.
@@ -181,7 +185,9 @@ def _compiled(
     own_turns = [NONE if send.turn is None else send.turn for send in sends]
     turn = _column([len(send.source) for send in sends], own_turns)
     check_exchanged(int(np.count_nonzero(turn != NONE)))
-    tasks = tasks_of(workload.steps, np.repeat(np.arange(len(counts)), counts), turn)
+    hosts = job.hosts
+    launch_s = 0.0 if hosts is None else hosts.model.launch_ns / 1e9
+    tasks = tasks_of(workload.steps, np.repeat(np.arange(len(counts)), counts), turn, launch_s)
     task = tasks.task
     source = _joint([send.source for send in sends])
     destination = _joint([send.destination for send in sends])
@@ -209,6 +215,10 @@ def _compiled(
     flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
     task = np.repeat(task, qps)
     payload, wire = loads.payload.reshape(-1), loads.wire.reshape(-1)
+    if hosts is not None:
+        # What does not use the network has no headers.
+        local = np.repeat(hosts.same_domain(source, destination), qps)
+        wire = np.where(local, payload, wire)
     packets = loads.packets.reshape(-1)
     key = task * max(1, len(used) * qps) + flow
     place = np.arange(len(key))
@@ -231,8 +241,8 @@ def _compiled(
     sending[flow[kept]] = True
     number = np.cumsum(sending) - 1
     return _Job(
-        _selected(pairs.flows, sending),
-        _selected(pairs.answers, sending) if for_packets else None,
+        selected_flows(pairs.flows, sending),
+        selected_flows(pairs.answers, sending) if for_packets else None,
         _clearing(pairs, sending, job.transport) if for_packets else None,
         pairs.next_qp,
         pairs.created,
@@ -376,9 +386,3 @@ def _joint(columns: Iterable[npt.NDArray[np.integer[Any]]]) -> Longs:
 
 def _offsets(counts: npt.ArrayLike) -> Offsets:
     return np.concatenate(([0], np.cumsum(np.asarray(counts, np.int64))))
-
-
-def _selected(flows: Flows, chosen: npt.NDArray[np.bool_]) -> Flows:
-    if chosen.all():
-        return flows
-    return Flows(*(getattr(flows, field.name)[chosen] for field in fields(Flows)))

@@ -104,6 +104,7 @@ def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) ->
             engine=simulation.options.engine,
             ports=simulation.options.ports if isinstance(outcome, PacketRun) else None,
             seed=simulation.options.seed if isinstance(outcome, PacketRun) else None,
+            hosts=simulation.hosts_in_words,
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=(
@@ -177,8 +178,8 @@ def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
     return completion(
         simulation.program,
         simulation.whole_paths,
-        simulation.network.capacity_bps,
-        simulation.engine_latency_ns / NS,
+        simulation.capacity_bps,
+        simulation.flow_latency_s(simulation.engine_latency_ns / NS),
         outcome.start_s,
         transfers_over_s(simulation.program, outcome),
     )
@@ -209,13 +210,22 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
     """
     compiled, workload = simulation.compiled, simulation.workloads[number]
     nic_bps = simulation.nic_bps(number)
+    hosts = simulation.rank_hosts(simulation.places[number])
     flow, bits = compiled.program.flow[transfers], compiled.program.size_bits[transfers]
     ends = (compiled.flows.source[flow], compiled.flows.destination[flow])
-    busiest = max(float(np.bincount(end, bits, 1).max(initial=0.0)) for end in ends)
+    parts = [(nic_bps, np.ones(len(flow), np.bool_))]
+    if hosts is not None and hosts.local is not None and simulation.local is not None:
+        local = simulation.local.is_local(simulation.flows)[flow]
+        parts = [(nic_bps, ~local), (hosts.local.bandwidth_bps, local)]
+    busiest_s = max(
+        float(np.bincount(end[chosen], bits[chosen], 1).max(initial=0.0)) / bps
+        for bps, chosen in parts
+        for end in ends
+    )
     iterations = 1 + max(step.iteration for step in workload.steps)
     is_collective = simulation.jobs[number].collective is not None
-    chain_s = 0.0 if is_collective else roofline_s(workload, nic_bps)
-    return max(busiest / nic_bps, chain_s) / iterations
+    chain_s = 0.0 if is_collective else roofline_s(workload, nic_bps, hosts)
+    return max(busiest_s, chain_s) / iterations
 
 
 def _headlines(
@@ -307,9 +317,9 @@ def _uses(
 ) -> tuple[tuple[TierUse, ...], tuple[BusyLink, ...]]:
     flows = flows_per_send(network, paths)
     last_s = _last_s(outcome)
-    with_data = outcome.sent_bits > 0
+    with_data = outcome.sent_bits[: network.sends] > 0
     if isinstance(outcome, PacketRun):
-        with_data &= outcome.data_sends
+        with_data &= outcome.data_sends[: network.sends]
     usable = usable | with_data
     uses: list[TierUse] = []
     busy: list[tuple[float, int]] = []

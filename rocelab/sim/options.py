@@ -5,13 +5,14 @@ It loads no model of a file, which `--help` would wait for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocelab.base.errors import InputError
 from rocelab.base.options import option
 from rocelab.base.units import DURATION
+from rocelab.hosts.model import HostModel
 from rocelab.results.engines import Engine, PortModel
 from rocelab.routes.models import Model
 
@@ -27,6 +28,22 @@ def _timeline(lines: Sequence[str] = ()) -> TimelineSpec:
     from rocelab.sim.events.sentence import parse_event
 
     return TimelineSpec(events=tuple(parse_event(line) for line in lines))
+
+
+def _host_model(value: str | Mapping[str, object]) -> HostModel:
+    from rocelab.hosts.host_spec import HostModelSpec
+    from rocelab.labfile.servers import server_named
+
+    # A sweep has read the file already.
+    return (
+        server_named(value) if isinstance(value, str) else HostModelSpec.model_validate(value)
+    ).model
+
+
+def _host_models() -> list[str]:
+    from rocelab.labfile.catalog import SERVERS, own_files, shipped_names
+
+    return sorted({*own_files(SERVERS), *shipped_names(SERVERS)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,18 @@ class Options:
         several=True,
     )
     """Failures during the run."""
+
+    host_model: HostModel | None = option(
+        None,
+        "The type of all servers: dgx-h100, dgx-a100, gb200-nvl72, mi300x, h100-pcie, l40s, the "
+        "path of a file of servers/, or of a topology of NCCL (XML). By default host_model of the "
+        "job or the lab, or hosts take no time.",
+        metavar="NAME",
+        panel=_ENGINE,
+        read=_host_model,
+        words=_host_models,
+    )
+    """None is that of the jobs or of the lab."""
 
     hop_latency_ns: float | None = option(
         None,

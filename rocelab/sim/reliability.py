@@ -54,7 +54,7 @@ def event_cost(
         simulation.retransmissions,
         timeline.restart,
     )
-    return replace(cost, warnings=states.warnings)
+    return replace(cost, warnings=states.warnings, hosts=simulation.hosts_in_words)
 
 
 class _States:
@@ -147,4 +147,4 @@ def long_run(
         iterations,
         breaks_per_s,
     )
-    return replace(history, warnings=states.warnings)
+    return replace(history, warnings=states.warnings, hosts=simulation.hosts_in_words)

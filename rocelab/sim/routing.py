@@ -7,6 +7,7 @@ Schemes are the lab's: hashes (`rocelab.routes.arrays.paths`), a controller's en
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from rocelab.routes.arrays.flows import (
     joined_flows,
     joined_paths,
     joined_ways,
+    selected_flows,
     ways_along,
 )
 from rocelab.routes.arrays.graph import routes_of
@@ -31,6 +33,7 @@ from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import PlannedGroups
 from rocelab.routes.arrays.ways import ways_of
 from rocelab.routes.models import Model
+from rocelab.sim.hosts import LocalPaths
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,8 @@ class Routing:
 
     network: Network
     model: Model
+    local: LocalPaths | None = None
+    """Of flows that do not use the network; None: all do."""
 
     @property
     def _scheme(self) -> SchemeSpec:
@@ -51,6 +56,11 @@ class Routing:
 
     def paths(self, flows: Flows, link_up: Bools | None = None) -> Paths:
         """The paths of flows over these links, L, all by default, as a controller places them."""
+        if self.local is not None:
+            return self.local.paths(flows, partial(self._paths, link_up=link_up))
+        return self._paths(flows, link_up)
+
+    def _paths(self, flows: Flows, link_up: Bools | None = None) -> Paths:
         routes = routes_of(self.network, link_up)
         hashed = self._hashed(flows, routes)
         if not isinstance(self._scheme, TeScheme) or not self.is_engineered:
@@ -64,8 +74,14 @@ class Routing:
     def rerouted(self, whole: Paths, flows: Flows, link_up: Bools) -> Paths:
         """The paths after BGP has moved from those of all links; a controller's entries stay where
         they can."""
+        if self.local is None:
+            return self._rerouted(flows, link_up, whole)
+        over_network = self.local.network_part(flows, whole)
+        return self.local.paths(flows, partial(self._rerouted, link_up=link_up, whole=over_network))
+
+    def _rerouted(self, flows: Flows, link_up: Bools, whole: Paths) -> Paths:
         if not isinstance(self._scheme, TeScheme):
-            return self.paths(flows, link_up)
+            return self._paths(flows, link_up)
         from rocelab.routes.arrays.te import fall_back
 
         routes = routes_of(self.network, link_up)
@@ -77,6 +93,18 @@ class Routing:
         """The ways of all packets over these links: those of flows, then of `control`, which no
         controller plans, then of the ACKs and CNPs of both. whole: the paths of flows over all
         links. Raises InputError if the ways are too many."""
+        if self.local is None:
+            return self._ways(whole, flows, control, answers, link_up)
+        sent, cleared, answered = (
+            selected_flows(some, ~self.local.is_local(some)) for some in (flows, control, answers)
+        )
+        part = self.local.network_part(flows, whole)
+        over_network = self._ways(part, sent, cleared, answered, link_up)
+        return self.local.ways(joined_flows([flows, control, answers]), over_network)
+
+    def _ways(
+        self, whole: Paths, flows: Flows, control: Flows, answers: Flows, link_up: Bools
+    ) -> Ways:
         scheme, routes = self._scheme, routes_of(self.network, link_up)
         if divides(scheme, self.model):
             # Switches spray data only.
@@ -86,7 +114,7 @@ class Routing:
                 ways_of(self.network, routes, joined_flows([flows, control]), scheme),
                 ways_of(self.network, routes, answers, of_answers),
             )
-        paths = whole if link_up.all() else self.rerouted(whole, flows, link_up)
+        paths = whole if link_up.all() else self._rerouted(flows, link_up, whole)
         others = joined_flows([control, answers])
         rest = self._hashed(others, routes)
         if isinstance(scheme, TeScheme) and self.model is Model.KERNEL:

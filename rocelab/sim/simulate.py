@@ -23,6 +23,8 @@ from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
 from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.hosts.model import TIMELESS, HostModel
+from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.job import JobSpec
@@ -40,23 +42,25 @@ from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import SimulationReport
 from rocelab.routes.arrays.build import network_of
-from rocelab.routes.arrays.flows import Flows, Ways, joined_flows
+from rocelab.routes.arrays.flows import Flows, Ways, joined_flows, selected_flows
 from rocelab.routes.arrays.graph import routes_of
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import along_paths, links_on_path, paths_of
 from rocelab.routes.models import Model
 from rocelab.sim.ahead import TRAFFIC_ENGINEERING, compile_ahead, load_library
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
-from rocelab.sim.engine.program import Outcome, Program
+from rocelab.sim.engine.program import Change, Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
 from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.timeline import EventOutage, LinkStates, moments_of, resolve
 from rocelab.sim.figures import figures
+from rocelab.sim.hosts import LocalPaths, domains_of, rank_hosts, with_hosts
 from rocelab.sim.links.check import check_links
 from rocelab.sim.links.run import check_hops, run_links
 from rocelab.sim.options import Options
+from rocelab.sim.packets.localsends import unlimited, with_rows
 from rocelab.sim.packets.run import PacketRun, check_packets, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of, sending_of
 from rocelab.sim.packets.wiring import Wiring
@@ -97,8 +101,14 @@ class Simulation:
         if self.options.engine is Engine.LINKS:
             check_links(spec, self.jobs, self.options.timeline, self.options.ports)
         self._progress = progress
+        self.host_model = host_model_of(spec, self.jobs, self.options)
         with self._timed("fabric"):
-            self.network: Network = network_of(spec)
+            self.fabric_network: Network = network_of(spec)
+            self.network = self.fabric_network
+            self._domain = np.empty(0, np.int32)
+            if self.host_model is not None:
+                self.network = with_hosts(self.fabric_network, self.host_model)
+                self._domain = domains_of(self.network, self.host_model)
         with self._timed("jobs"):
             known = _read(self.jobs, progress)
             self.places = self._placed({name: read.ranks for name, read in known.items()})
@@ -113,7 +123,8 @@ class Simulation:
             check_steps_fit(self.jobs, self.workloads)
             self.compiled = self._compiled()
             self.flows = self.compiled.flows
-        self.routing = Routing(self.network, self.options.model)
+        self.local = self._local_paths()
+        self.routing = Routing(self.network, self.options.model, self.local)
         if self.routing.is_engineered:
             load_library(TRAFFIC_ENGINEERING, progress)
         with self._timed("paths"):
@@ -145,7 +156,44 @@ class Simulation:
     def place(self, number: int, nics: Ints) -> JobPlace:
         """A job on these NICs."""
         job, servers = self.jobs[number], self.network.nic_server[nics]
-        return JobPlace(job.name, servers, self._nics_bps(nics), job.iterations, job.seed)
+        hosts = self.rank_hosts(nics)
+        return JobPlace(job.name, servers, self._nics_bps(nics), job.iterations, job.seed, hosts)
+
+    @property
+    def hosts_in_words(self) -> str:
+        """What hosts are taken for."""
+        if self.options.ports is PortModel.LAB:
+            return "hosts wake as a lab's"
+        return TIMELESS if self.host_model is None else self.host_model.words
+
+    def rank_hosts(self, nics: Ints) -> RankHosts | None:
+        """The hosts of ranks on these NICs; None without a host model."""
+        if self.host_model is None:
+            return None
+        return rank_hosts(self.network, self.host_model, self._domain, nics)
+
+    def _local_paths(self) -> LocalPaths | None:
+        if self.host_model is None:
+            return None
+        compiled = self.compiled
+        flows = [self.flows]
+        if compiled.answers is not None and compiled.clearing is not None:
+            flows += [compiled.answers, compiled.clearing.flows, compiled.clearing.answers]
+        return LocalPaths(self.network, self.host_model, self._domain, flows)
+
+    @cached_property
+    def capacity_bps(self) -> Floats:
+        """Of each send, 2L, and of each row of hosts behind them."""
+        return self._with_rows(self.network.capacity_bps)
+
+    def link_name(self, send: int) -> str:
+        """The link of a send, or the row of a host."""
+        if send < self.network.sends or self.local is None:
+            return self.network.link_name(send // 2)
+        return self.local.name(send)
+
+    def _with_rows(self, capacity_bps: Floats) -> Floats:
+        return capacity_bps if self.local is None else self.local.extended(capacity_bps)
 
     @property
     def eps(self) -> float:
@@ -176,12 +224,17 @@ class Simulation:
             return run(
                 self.program,
                 self.whole_paths,
-                self.network.capacity_bps,
+                self.capacity_bps,
                 eps=self.eps,
-                changes=changes,
+                changes=map(self._change_with_rows, changes),
                 prove=self.options.prove,
                 progress=self._progress,
             )
+
+    def _change_with_rows(self, change: Change) -> Change:
+        if self.local is None or change.capacity_bps is None:
+            return change
+        return replace(change, capacity_bps=self.local.extended(change.capacity_bps))
 
     def run_packets(self) -> PacketRun:
         """Run all jobs packet by packet, the whole network or link by link. Raises InputError for
@@ -190,7 +243,11 @@ class Simulation:
         inputs = self.packet_inputs()
         compile_ahead(self.options.engine, self._progress)
         with self._timed("run"):
-            return engine(*inputs, self._progress)
+            outcome = engine(*inputs, self._progress)
+        if self.local is None:
+            return outcome
+        # Its tasks begin when hosts have taken their time.
+        return replace(outcome, start_s=outcome.start_s - self._host_s())
 
     def packet_inputs(self) -> tuple[Program, list[Wiring], Floats, Sending, Queues]:
         """What `run_packets` and `run_links` take. Raises InputError for what cannot be simulated
@@ -199,7 +256,8 @@ class Simulation:
         messages, clearing = self.compiled.messages, self.compiled.clearing
         assert messages is not None and clearing is not None
         latency_s = np.zeros(self.program.tasks)
-        program = replace(self.program, latency_s=latency_s, rings=None)
+        delay_s = self.program.delay_s + self._host_s()
+        program = replace(self.program, latency_s=latency_s, delay_s=delay_s, rings=None)
         outages = self.outages()
         sending = sending_of(
             [self._transport(job, bool(outages)) for job in self.jobs],
@@ -211,15 +269,38 @@ class Simulation:
             gathering_of(self.network) if self.options.ports is PortModel.LAB else None,
         )
         queues = queues_of(
-            self.spec, self.network, self.options.ports, self.engine_latency_ns, self.options.seed
+            self.spec,
+            self.fabric_network,
+            self.options.ports,
+            self.engine_latency_ns,
+            self.options.seed,
         )
+        engine_latency_ns = self.engine_latency_ns
+        if self.local is not None:
+            engine_latency_ns = self.local.padded(engine_latency_ns)
+            queues = with_rows(queues, self.network.sends, len(engine_latency_ns))
+            sending = unlimited(sending, self._local_queue_pairs())
         with self._timed("paths"):
             wirings = self._wirings(outages)
         if self.options.engine is Engine.LINKS:
             check_hops(program, wirings, sending)
         else:
             check_packets(program, wirings, sending, queues)
-        return program, wirings, self.engine_latency_ns / 1e9, sending, queues
+        return program, wirings, engine_latency_ns / 1e9, sending, queues
+
+    def _host_s(self) -> Floats:
+        """What hosts take before the sends of each task leave, T, packet by packet: of the flow
+        that waits longest."""
+        task_s = np.zeros(self.program.tasks)
+        if self.local is not None:
+            task = np.repeat(np.arange(len(task_s)), np.diff(self.program.first_transfer))
+            np.maximum.at(task_s, task, self.local.latency_s(self.flows)[self.program.flow])
+        return task_s
+
+    def _local_queue_pairs(self) -> Bools:
+        """The flows, and behind them those for clear-to-sends, that do not use the network."""
+        assert self.local is not None and self.compiled.clearing is not None
+        return self.local.is_local(joined_flows([self.flows, self.compiled.clearing.flows]))
 
     def _job_of_flow(self) -> Longs:
         return np.repeat(np.arange(len(self.jobs)), np.diff(self.compiled.first_flow))
@@ -239,7 +320,7 @@ class Simulation:
     def _wirings(self, outages: Sequence[EventOutage]) -> list[Wiring]:
         """The wirings of a run of packets through outages."""
         links, ways = LinkStates(self.network), self.ways
-        wirings = [Wiring(0.0, links.capacity_bps, ways)]
+        wirings = [Wiring(0.0, self._port_rates_bps(links.capacity_bps), ways)]
         known = {links.up.tobytes(): ways}
         for now_s in moments_of(outages):
             if all(links.at(now_s, outages)):
@@ -247,8 +328,19 @@ class Simulation:
             key = links.up.tobytes()
             if key not in known:
                 known[key] = self._ways_over(links.up)
-            wirings.append(Wiring(now_s, links.capacity_bps, known[key]))
+            rates_bps = self._port_rates_bps(links.capacity_bps)
+            wirings.append(Wiring(now_s, rates_bps, known[key]))
         return wirings
+
+    def _port_rates_bps(self, capacity_bps: Floats) -> Floats:
+        """Of each send, and of rows of hosts so that packets carry as much data there as a fluid,
+        which has no headers in them."""
+        if self.local is None:
+            return capacity_bps
+        overhead = wire_overhead_bytes(self.network.family)
+        mtu = max(job.transport.mtu for job in self.jobs)
+        rows_bps = self.local.capacity_bps * (mtu + overhead) / mtu
+        return np.concatenate((capacity_bps, rows_bps))
 
     def _transport(self, job: SimulatedJob, fails: bool) -> TransportSpec:
         """A job's; where links fail, its queue pairs wait as long as after any failure."""
@@ -277,6 +369,11 @@ class Simulation:
                 self.options.prove or self.options.eps is not None,
                 "--prove and --eps",
                 "they are of --engine fluid",
+            ),
+            (
+                self.options.ports is PortModel.LAB and self.host_model is not None,
+                "ports of a lab and a host model",
+                "hosts like a lab's take their own time: give other --ports, or no host model",
             ),
             (
                 self.options.ports is PortModel.LAB and bool((self.engine_latency_ns == 0).any()),
@@ -327,7 +424,7 @@ class Simulation:
         return run(
             self.program,
             self.routing.paths(self.flows, link_up),
-            capacity_bps,
+            self._with_rows(capacity_bps),
             eps=self.eps,
             prove=self.options.prove,
             progress=self._progress,
@@ -389,7 +486,7 @@ class Simulation:
 
     def _compiled(self) -> Compiled:
         placed = [
-            PlacedJob(workload, places, job.transport, job.seed)
+            PlacedJob(workload, places, job.transport, job.seed, self.rank_hosts(places))
             for workload, places, job in zip(self.workloads, self.places, self.jobs, strict=True)
         ]
         return compile_jobs(
@@ -423,14 +520,36 @@ class Simulation:
     def _timed_program(self) -> Program:
         """The program with the latency of each task's longest chain, and jobs at their starts."""
         program = self.compiled.program
-        flow_s = along_paths(self.whole_paths, self.latency_ns / 1e9)
-        program = self.compiled.chains.timed(program, flow_s)
-        job_bps = np.array([self.nic_bps(number) for number in range(len(self.jobs))])
-        latency_s = program.latency_s + self._fill_bits() / job_bps[self.compiled.job]
+        program = self.compiled.chains.timed(program, self.flow_latency_s(self.latency_ns / 1e9))
+        latency_s = program.latency_s + self._fill_bits() / self._fill_bps()
         first = np.diff(program.after_start) == 0
         starts = np.array([job.start / 1e9 for job in self.jobs])
         delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)
         return replace(program, latency_s=latency_s, delay_s=delay_s)
+
+    def flow_latency_s(self, latency_s: Floats) -> Floats:
+        """How long a message without length of each flow takes, F. latency_s: of each send, 2L."""
+        if self.local is None:
+            return along_paths(self.whole_paths, latency_s)
+        along_s = along_paths(self.whole_paths, self.local.padded(latency_s))
+        times_s: Floats = along_s + self.local.latency_s(self.flows)
+        return times_s
+
+    def _fill_bps(self) -> Floats:
+        """How fast bits pass from rank to rank, T: at the rate of the job's slowest NIC, or where
+        some ranks reach each other without the network, the mean pace of a task's flows."""
+        job_bps = np.array([self.nic_bps(number) for number in range(len(self.jobs))])
+        task_bps: Floats = job_bps[self.compiled.job]
+        if self.local is None or self.host_model is None or self.host_model.local is None:
+            return task_bps
+        counts = np.diff(self.compiled.program.first_transfer)
+        bit_s = np.repeat(1 / task_bps, counts)
+        local = self.local.is_local(self.flows)[self.compiled.program.flow]
+        bit_s[local] = 1 / self.host_model.local.bandwidth_bps
+        task = np.repeat(np.arange(len(counts)), counts)
+        total_s = np.bincount(task, bit_s, len(counts))
+        paces = np.divide(counts, total_s, out=task_bps.copy(), where=total_s > 0)
+        return np.asarray(paces, np.float64)
 
     def _fill_bits(self) -> Floats:
         """The bits that fill each task's pipeline of pieces, T, with as much of headers as its
@@ -459,8 +578,12 @@ class Simulation:
     def usable_sends(self) -> Bools:
         """The sends that switches can choose for some flow with any hash, 2L, while all links are
         up."""
-        flows, ports = self.flows, int(self.flows.port.max(initial=0)) + 1
-        lengths, length = np.unique(links_on_path(self.whole_paths), return_inverse=True)
+        flows, paths = self.flows, self.whole_paths
+        if self.local is not None:
+            paths = self.local.network_part(flows, paths)
+            flows = selected_flows(flows, ~self.local.is_local(flows))
+        ports = int(flows.port.max(initial=0)) + 1
+        lengths, length = np.unique(links_on_path(paths), return_inverse=True)
         way = length * ports + flows.port
         ends = []
         for nics in (flows.source, flows.destination):
@@ -507,6 +630,25 @@ def simulate(
     """
     simulated = [collective_job(job) if isinstance(job, JobSpec) else job for job in jobs]
     return Simulation(spec, simulated, options, progress).report()
+
+
+def host_model_of(
+    spec: LabSpec, jobs: Sequence[SimulatedJob], options: Options
+) -> HostModel | None:
+    """The type of all servers: that of the options, else of the jobs, else of the lab; None: hosts
+    take no time. Raises InputError for jobs of several types."""
+    if options.host_model is not None:
+        return options.host_model
+    named = {job.name: job.host_model.model for job in jobs if job.host_model is not None}
+    models = list(dict.fromkeys(named.values()))
+    if len(models) > 1 or 0 < len(named) < len(jobs):
+        raise InputError(
+            "the jobs' host_model differs, and servers of a lab are of one type",
+            hint="give all jobs the same, or write host_model once, in the lab's file",
+        )
+    if models:
+        return models[0]
+    return None if spec.host_model is None else spec.host_model.model
 
 
 def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) -> None:

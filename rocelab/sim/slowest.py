@@ -57,7 +57,7 @@ def slowest_flows(
                 over_ns=_known(over_s[transfers].max() * NS),
                 longest_ns=_known(times.took_s[worst] * NS),
                 slowdown=None if simulation.is_merged[job] else _known(times.slowdown[worst]),
-                links=tuple(dict.fromkeys(map(network.link_name, (sends // 2).tolist()))),
+                links=tuple(dict.fromkeys(map(simulation.link_name, sends.tolist()))),
             )
         )
     return tuple(rows)

@@ -30,8 +30,9 @@ class Tasks:
     """The tasks that task t waits for are after[after_start[t]:after_start[t + 1]]."""
 
 
-def tasks_of(steps: Sequence[Step], step: Longs, turn: Longs) -> Tasks:
-    """The tasks of steps, by step. `step` and `turn` are those of each send, X.
+def tasks_of(steps: Sequence[Step], step: Longs, turn: Longs, launch_s: float = 0.0) -> Tasks:
+    """The tasks of steps, by step. `step` and `turn` are those of each send, X; launch_s is what a
+    host takes before the first sends of a collective.
 
     A step with turns begins with a task that takes its compute time; the next has the sends that
     wait for none, each of the others is a task, and the last waits for all. All sends of any other
@@ -67,6 +68,9 @@ def tasks_of(steps: Sequence[Step], step: Longs, turn: Longs) -> Tasks:
     edges = edges[np.argsort(edges[:, 0], kind="stable")]
     delay_s = np.zeros(int(first[-1]))
     delay_s[begin] = [stage.compute_s for stage in steps]
+    if launch_s:
+        launches = [stage.launches and stage.sends is not None for stage in steps]
+        delay_s[begin] += launch_s * np.array(launches)
     return Tasks(
         np.repeat(np.arange(len(steps)), counts),
         delay_s,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocelab.base import quantities
-from rocelab.base.arrays import NONE, Bools, Floats, Ints
+from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern, kind_of
@@ -45,6 +45,9 @@ MOST_SERVERS = 8
 
 NEGLIGIBLE = 0.02
 """The share of a job's bytes below which its way decides nothing."""
+
+NO_WINDOW = 2**40
+"""Packets: more than are sent."""
 
 HELD_BACK = 0.02
 """How much longer a transfer takes with its window before a warning says so."""
@@ -108,8 +111,9 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
     if not len(sent.flow):
         return []
     latency_s = simulation.latency_ns / SECOND
-    capacity_bps = simulation.network.capacity_bps
-    round_s = round_trips_s(sent, simulation.whole_paths, capacity_bps, latency_s)
+    if simulation.local is not None:
+        latency_s = simulation.local.padded(latency_s)
+    round_s = round_trips_s(sent, simulation.whole_paths, simulation.capacity_bps, latency_s)
     longer = held_back(sent, round_s)
     job = np.repeat(simulation.compiled.job, np.diff(simulation.program.first_transfer))
     warnings = []
@@ -164,7 +168,7 @@ def _sent(simulation: Simulation, outcome: Outcome) -> Sent:
         over_s=over_s,
         packets=compiled.packets,
         bits=program.size_bits,
-        window=np.array([transport.window for transport in transports], np.int64)[job],
+        window=_windows(simulation, transports, job),
         ack_every=np.array(list(map(_most_acked, transports)), np.int64)[job],
         ack_bits=8 * ack_bytes(simulation.network.family),
     )
@@ -309,8 +313,25 @@ def _kept_together(simulation: Simulation, number: int, size: int) -> str:
     return f"A list of NICs can keep each group of {size} on one server"
 
 
+def _assumed_hosts(simulation: Simulation) -> Iterator[str]:
+    model = simulation.host_model
+    if model is not None and model.assumed:
+        figures = listed(model.assumed, "and")
+        yield f"host model {model.name}: {figures} are assumed, not published: `sources` says how"
+
+
+def _windows(simulation: Simulation, transports: Sequence[TransportSpec], job: Ints) -> Longs:
+    """Of each transfer, X; those that do not use the network have none that holds them back."""
+    windows = np.array([transport.window for transport in transports], np.int64)[job]
+    if simulation.local is not None:
+        windows[simulation.local.is_local(simulation.flows)[simulation.program.flow]] = NO_WINDOW
+    return windows
+
+
 def _within_servers(simulation: Simulation, number: int) -> list[str]:
     """A warning if much of what a job sends goes from NIC to NIC of one server through spines."""
+    if simulation.host_model is not None and simulation.host_model.local is not None:
+        return []
     network, job = simulation.network, simulation.jobs[number]
     compiled, flows = simulation.compiled, simulation.flows
     first, last = compiled.first_flow[number : number + 2].tolist()
@@ -412,6 +433,7 @@ def _all_in_flight(simulation: Simulation) -> Iterator[str]:
 
 SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
     (_ALL, _workload_warnings),
+    (_ALL, _assumed_hosts),
     (_ALL, _across_servers),
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),

@@ -71,7 +71,10 @@ def simulation_answer(report: SimulationReport) -> Answer:
     """The answer of a simulation, about the job that is longest over its lower bound."""
     worst = max(report.jobs, key=_bound_ratio)
     text = sentence(
-        _reached(report, worst), _busiest(report, worst), _lost(report), *_events(report)
+        f"{report.method.hosts}: {_reached(report, worst)}",
+        _busiest(report, worst),
+        _lost(report),
+        *_events(report),
     )
     if report.events:
         plot = Figure("answer", partial(plots.rates, report))

@@ -35,7 +35,7 @@ def what_if_answer(cost: WhatIf) -> Answer:
     restarted = sum(job.restarted for job in cost.jobs)
     restarts = f"{restarted} of {counted(len(cost.jobs), 'job')} restart"
     text = sentence(
-        f"{cost.event}: {_most_expensive(cost, worst)}",
+        f"{cost.hosts}: {cost.event}: {_most_expensive(cost, worst)}",
         _slower(worst),
         restarts if restarted else "no job restarts",
     )
@@ -67,7 +67,7 @@ def outlook_answer(outlook: Outlook) -> Answer:
     """The answer of months of events."""
     worst = min(outlook.jobs, key=lambda job: job.effective)
     failures = counted(len(outlook.events), "failure") if outlook.events else "no failure"
-    text = sentence(f"{failures}: {_outcome(outlook, worst)}", _main_cost(worst))
+    text = sentence(f"{outlook.hosts}: {failures}: {_outcome(outlook, worst)}", _main_cost(worst))
     figures = (
         Card("Least effective job", share(worst.effective), worst.job),
         Card("Took", "never ends" if worst.jct_s is None else _time(worst.jct_s), worst.job),

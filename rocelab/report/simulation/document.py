@@ -31,7 +31,7 @@ from rocelab.report.order import event_name
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.answer import simulation_answer
 from rocelab.report.simulation.recorded import recorded, which_flows
-from rocelab.results.engines import Engine, PortModel
+from rocelab.results.engines import Engine
 from rocelab.results.simulation import (
     Distribution,
     FlowOutcome,
@@ -51,7 +51,7 @@ def simulation_document(report: SimulationReport) -> Document:
     """All of a simulation."""
     lab, method = report.lab, report.method
     document = Document(
-        f"Simulation of {lab['name']}",
+        f"Simulation of {lab['name']}, {method.hosts}",
         (
             *(Note(text, Tone.CAUTION, page_only=True) for text in report.warnings),
             Section("Jobs", _jobs(report)),
@@ -436,7 +436,7 @@ def _how(report: SimulationReport) -> str:
     note = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
         exact = f"packet by packet, ports {method.ports}, seed {method.seed}"
-        note = f"hosts {'wake as in a lab' if method.ports is PortModel.LAB else 'take no time'}"
+        note = method.hosts
     elif method.engine is Engine.LINKS:
         exact = f"packet by packet, each link alone, seed {method.seed}"
         note = "a link does not know what happens behind it"

@@ -44,7 +44,7 @@ def what_if_document(cost: WhatIf) -> Document:
         foot=("all", *[""] * 7, gpu_hours(cost.gpu_hours)) if len(cost.jobs) > 1 else (),
     )
     return Document(
-        f"What if: {cost.event}",
+        f"What if: {cost.event}, {cost.hosts}",
         (*_chance_blocks(cost.jobs), *_left_out(cost)),
         kind=f"rocelab whatif on lab `{cost.lab}`",
         card=what_if_answer(cost),
@@ -104,7 +104,7 @@ def outlook_document(outlook: Outlook) -> Document:
     )
     failures = Section("Failures", (Items(outlook.events),), page_only=True)
     return Document(
-        f"Failures of {outlook.lab}",
+        f"Failures of {outlook.lab}, {outlook.hosts}",
         (*_chance_blocks(outlook.jobs), failures),
         kind=f"rocelab longrun on lab `{outlook.lab}`",
         card=outlook_answer(outlook),

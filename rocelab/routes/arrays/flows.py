@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.base.arrays import Floats, Ints, Longs
+from rocelab.base.arrays import Bools, Floats, Ints, Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,13 @@ def joined_flows(flows: Sequence[Flows]) -> Flows:
     """The flows of all, one after the other."""
     columns = ([np.empty(0), *(getattr(flow, it.name) for flow in flows)] for it in fields(Flows))
     return Flows(*(np.concatenate(column).astype(np.int32) for column in columns))
+
+
+def selected_flows(flows: Flows, chosen: Bools) -> Flows:
+    """Some of the flows."""
+    if chosen.all():
+        return flows
+    return Flows(*(getattr(flows, field.name)[chosen] for field in fields(Flows)))
 
 
 @dataclass(frozen=True, eq=False)

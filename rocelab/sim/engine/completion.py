@@ -9,7 +9,6 @@ import numpy as np
 from rocelab.base.arrays import Bools, Floats, Longs
 from rocelab.results.simulation import Distribution, FlowTimes, SizeBin, SlowdownBySize
 from rocelab.routes.arrays.flows import Paths
-from rocelab.routes.arrays.paths import along_paths
 from rocelab.sim.engine.program import Outcome, Program
 
 NS = 1e9
@@ -54,17 +53,16 @@ def completion(
     start_s: Floats,
     over_s: Floats,
 ) -> Completion:
-    """The times of all transfers. latency_s: of each send, 2L; start_s: of
-    each task, T; over_s: of each transfer, X. A path
-    that is divided is as fast as its fullest link lets the whole flow be; a transfer without a
-    path takes no least time."""
+    """The times of all transfers. latency_s: of each flow, F; start_s: of each task, T; over_s: of
+    each transfer, X. A path that is divided is as fast as its fullest link lets the whole flow be;
+    a transfer without a path takes no least time."""
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     share = 1.0 if paths.share is None else paths.share
     flow_bps = np.full(len(paths), np.inf)
     of_flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
     np.minimum.at(flow_bps, of_flow, capacity_bps[paths.sends] / share)
     least_s = program.size_bits / flow_bps[program.flow]
-    least_s += along_paths(paths, latency_s)[program.flow]
+    least_s += latency_s[program.flow]
     with np.errstate(invalid="ignore"):
         took_s = over_s - start_s[task]
     return Completion(np.where(np.isfinite(over_s), took_s, np.inf), least_s)

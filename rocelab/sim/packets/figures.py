@@ -18,7 +18,8 @@ PS_OF_NS = 1000
 def packet_counts(run: PacketRun, network: Network) -> PacketCounts:
     """The counts of a run, and the highest queues of switches."""
     is_switch = network.tier[network.sender] > 0
-    (queued,) = np.nonzero(is_switch & ((run.highest_bytes > 0) | (run.drops > 0)))
+    is_queued = (run.highest_bytes > 0) | (run.drops > 0)
+    (queued,) = np.nonzero(is_switch & is_queued[: network.sends])
     order = np.lexsort((queued, -run.highest_bytes[queued]))[:MOST_QUEUES]
     return PacketCounts(
         data_packets=run.packets,

@@ -173,6 +173,9 @@ class Queues:
     strict: tuple[int, ...] = STRICT_CLASSES
     """The classes that go before all others, in descending order."""
 
+    network_ports: int | None = None
+    """Ports from this number on are not of the network, and have no limits; None: none is."""
+
 
 def gathering_of(network: Network) -> Gathering:
     """Of a lab's agents, one on each server."""

@@ -22,6 +22,9 @@ def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
         if kind in job:
             folder = sweep.parts["job"].path.parent
             job[kind] = {**job[kind], "file": str(folder / job[kind]["file"])}
+    if "host_model" in options:
+        # A block is no option's value; an option would come before the job's.
+        job = {**job, "host_model": options.pop("host_model")}
     arguments = [
         word
         for key, value in options.items()

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from rocelab.base.quantities import Unit, axis_unit, formatted
 from rocelab.base.units import DURATION, RATE, SHARE, SIZE
 from rocelab.base.wording import counted
+from rocelab.hosts.model import TIMELESS
+from rocelab.labfile.servers import KEY
 from rocelab.labfile.source import Data, written
 from rocelab.report.document import (
     Block,
@@ -111,7 +113,7 @@ def sweep_document(sweep: Sweep, rows: Sequence[Row]) -> Document:
         f", repeated over {len(axis.settings)} values of `{axis.label}`" for axis in repeats
     )
     return Document(
-        f"Sweep of {sweep.source.data['lab']}",
+        f"Sweep of {sweep.source.data['lab']}{_hosts(sweep)}",
         (
             Section("Cells that failed", tuple(_failed(sweep, rows))),
             *(
@@ -129,6 +131,15 @@ def sweep_document(sweep: Sweep, rows: Sequence[Row]) -> Document:
         "`links` flows are fluids with max-min fair rates, which have no queues, losses and "
         "congestion control.",
     )
+
+
+def _hosts(sweep: Sweep) -> str:
+    """What the hosts of all cells were taken for, where no key says it."""
+    blocks: list[object] = [part.source.data for part in sweep.parts.values()]
+    blocks.append(sweep.parts["job"].source.data.get("collective"))
+    is_set = any(isinstance(block, dict) and KEY in block for block in blocks)
+    is_swept = any(key.rpartition(".")[2] == KEY for key in sweep.swept)
+    return "" if is_set or is_swept else f", {TIMELESS}"
 
 
 def _failed(sweep: Sweep, rows: Sequence[Row]) -> Iterator[Note]:

@@ -22,6 +22,7 @@ from rocelab.labfile.catalog import JOBS, LABS, find, tree_of
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED
 from rocelab.labfile.reference import may_be_quoted, named_by
+from rocelab.labfile.servers import HostModelBlock, with_host_models
 from rocelab.labfile.source import Data, YamlSource, read_source
 from rocelab.results.engines import Engine, PortModel
 
@@ -85,6 +86,14 @@ class SimulateSpec(SpecModel):
         Field(
             description="what each link and switch adds to a send; if left out, the lab's "
             "`links.delay`, or 1us"
+        ),
+    ] = None
+    host_model: Annotated[
+        HostModelBlock | None,
+        Field(
+            description="the type of all servers, by its name, the path of its file from the "
+            "current folder, or a block; left out: that of the job or the lab, or hosts take no "
+            "time"
         ),
     ] = None
     engine: Annotated[
@@ -268,7 +277,7 @@ def _part(source: YamlSource, name: str, sweep: Path) -> SweepPart:
     if not named.is_file():
         named = Path(said)
     with named_by(sweep, named):
-        part = _only_job(read_source(named), named)
+        part = _only_job(with_host_models(read_source(named), named), named)
     return replace(part, is_quoted=may_be_quoted(named, sweep))
 
 
@@ -290,7 +299,8 @@ def _block(source: YamlSource, path: Path, name: str) -> SweepPart:
     data = source.data.get(name, {})
     assert isinstance(data, dict)
     lines = {path[1:]: line for path, line in source.lines.items() if path[:1] == (name,)}
-    return SweepPart(YamlSource(source.file, data, lines), path, name)
+    block = with_host_models(YamlSource(source.file, data, lines), path)
+    return SweepPart(block, path, name)
 
 
 def _axes(spec: SweepSpec) -> Iterable[Axis]:
