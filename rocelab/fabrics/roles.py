@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rocelab.base.units import RATE
+
 TOP_TIER = 3
 
 
@@ -60,6 +62,8 @@ for _role in SHIPPED:
     setattr(Role, _role.name.upper(), _role)
 
 
-def tier_name(lower: Role, upper: Role) -> str:
-    """The tier of the links between two roles: `rtsw-ctsw`."""
-    return f"{lower}-{upper}"
+def tier_name(lower: Role, upper: Role, rate_bps: int | None = None) -> str:
+    """The tier of the links between two roles: `rtsw-ctsw`; `rtsw-ctsw 400G` for those of a rate,
+    where links between the two have several."""
+    name = f"{lower}-{upper}"
+    return name if rate_bps is None else f"{name} {RATE.written(rate_bps)}"

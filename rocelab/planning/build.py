@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from ipaddress import ip_network
 from itertools import chain
 from typing import NamedTuple
@@ -188,7 +189,23 @@ def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[L
                 wiring.queues,
             )
         )
-    return tuple(links)
+    return _marked(links)
+
+
+def _marked(links: list[Link]) -> tuple[Link, ...]:
+    """The links, of which those between switches of two roles know whether these have several
+    rates."""
+    rates: dict[tuple[Role, Role], set[int]] = {}
+    for link in links:
+        if link.a.role.is_switch:
+            rates.setdefault((link.a.role, link.b.role), set()).add(link.rate_bps)
+    several = {pair for pair, values in rates.items() if len(values) > 1}
+    if not several:
+        return tuple(links)
+    return tuple(
+        replace(link, among_rates=True) if (link.a.role, link.b.role) in several else link
+        for link in links
+    )
 
 
 def _interfaces(layout: Layout, cablings: Iterable[_Cabling]) -> dict[str, dict[str, str]]:

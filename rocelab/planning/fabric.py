@@ -129,6 +129,9 @@ class Link:
     simulations what is usual."""
     queues: str | None = None
     """The name of its ports' queue settings, if they differ from the lab's."""
+    among_rates: bool = False
+    """Whether links between switches of its two roles have several rates: then links of a rate are
+    a tier, so that only what is alike is compared."""
 
     def __hash__(self) -> int:
         """The hash of its name, which is unique in a fabric; hashing all fields takes long."""
@@ -146,8 +149,9 @@ class Link:
 
     @property
     def tier(self) -> str:
-        """The roles that it joins: `rtsw-ctsw`."""
-        return tier_name(self.a.role, self.b.role)
+        """The roles that it joins: `rtsw-ctsw`; with its rate where their links have several."""
+        rate_bps = self.rate_bps if self.among_rates else None
+        return tier_name(self.a.role, self.b.role, rate_bps)
 
     @property
     def is_between_switches(self) -> bool:

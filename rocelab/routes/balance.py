@@ -194,11 +194,17 @@ def tier_balances(
 
 
 def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
-    """The balance of the leaves' uplinks in any kind of fabric; None if no tier has them."""
-    rising = {tier.tier: tier for tier in tiers if tier.direction is Direction.UP}
-    above = {name.partition("-")[2] for name in rising}
-    lowest = (tier for name, tier in rising.items() if name.partition("-")[0] not in above)
-    return next((tier.all_links for tier in lowest), None)
+    """The balance of the leaves' uplinks in any kind of fabric, of those of the rate that is
+    balanced worst; None if no tier has them."""
+    rising = [
+        (*tier.tier.partition(" ")[0].partition("-")[::2], tier.all_links)
+        for tier in tiers
+        if tier.direction is Direction.UP
+    ]
+    above = {upper for _, upper, _ in rising}
+    lowest = [(lower, upper, links) for lower, upper, links in rising if lower not in above]
+    alike = [links for lower, upper, links in lowest if (lower, upper) == lowest[0][:2]]
+    return max(alike, key=lambda links: links.mmr or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -277,18 +277,24 @@ def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepT
 
 
 def _tier_sends(network: Network) -> Iterator[tuple[str, Direction, Longs, Longs]]:
-    """The links between each two roles of switches, grouped by lower node, and their sends in each
-    direction."""
+    """The links between each two roles of switches, of each rate if they have several, grouped by
+    lower node, and their sends in each direction."""
     roles = list(dict.fromkeys(network.roles))
     number = {role: index for index, role in enumerate(roles)}
     role_of = np.array([number[role] for role in network.roles], np.int64)
     switch = network.tier[network.lower] > 0
     pair = role_of[network.lower] * len(roles) + role_of[network.upper]
-    for key in dict.fromkeys(pair[switch].tolist()):
-        (links,) = np.nonzero(switch & (pair == key))
+    rates = network.rate_bps
+    several = {key for key in set(pair[switch].tolist()) if np.ptp(rates[switch & (pair == key)])}
+    kinds = zip(pair[switch].tolist(), rates[switch].astype(np.int64).tolist(), strict=True)
+    for key, rate_bps in dict.fromkeys(
+        (key, bps if key in several else None) for key, bps in kinds
+    ):
+        mask = switch & (pair == key)
+        (links,) = np.nonzero(mask if rate_bps is None else mask & (rates == rate_bps))
         links = links[np.argsort(network.lower[links], kind="stable")]
         lower, upper = divmod(key, len(roles))
-        tier = tier_name(roles[lower], roles[upper])
+        tier = tier_name(roles[lower], roles[upper], rate_bps)
         for way, direction in enumerate((Direction.UP, Direction.DOWN)):
             yield tier, direction, links, 2 * links + way
 

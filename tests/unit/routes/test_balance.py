@@ -245,3 +245,34 @@ def test_the_spread_of_three_repeats() -> None:
 def test_the_median_lies_between_the_extremes(values: list[float]) -> None:
     result = spread(values)
     assert result.minimum <= result.median <= result.maximum
+
+
+MIXED = {
+    "name": "mixed",
+    "fabric": {"kind": "clos", "racks": 2, "spines": 2},
+    "overrides": {"links": {"rtsw1:ctsw1": {"rate": "100G"}, "rtsw2:ctsw1": {"rate": "100G"}}},
+}
+
+
+def test_links_of_two_rates_between_two_roles_are_balanced_each_among_its_own() -> None:
+    fabric = build_fabric(LabSpec.model_validate(MIXED))
+    packets = {
+        sent: (100 if sent.link.rate_bps == 100 * 10**9 else 400) for sent in fabric.directed_links
+    }
+    packets[fabric.link_by_name["rtsw1:ctsw1"].up] = 300
+    tiers = tier_balances(link_loads(fabric, packets))
+    assert {(tier.tier, tier.direction.value): tier.all_links.mmr for tier in tiers} == {
+        ("rtsw-ctsw 100G", "up"): 1.5,
+        ("rtsw-ctsw 100G", "down"): 1.0,
+        ("rtsw-ctsw 400G", "up"): 1.0,
+        ("rtsw-ctsw 400G", "down"): 1.0,
+    }
+    worst = leaf_uplinks(tiers)
+    assert worst is not None
+    assert (worst.links, worst.mmr) == (2, 1.5)
+
+
+def test_one_slow_server_makes_no_tier_of_its_own() -> None:
+    keys = {**MIXED, "overrides": {"links": {"srv1-1:rtsw1": {"rate": "100G"}}}}
+    fabric = build_fabric(LabSpec.model_validate(keys))
+    assert {link.tier for link in fabric.links} == {"server-rtsw", "rtsw-ctsw"}
