@@ -12,6 +12,7 @@ SYSTEMS ?= debian-12 debian-13
 RUN ?= drill test readme package sudo
 FRR ?=
 DRILLS ?=
+OUT ?= results/drills-$(NOW)
 AGAINST ?=
 COUNT ?= 20000
 SEED ?= 1
@@ -78,15 +79,16 @@ drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what 
 	@$(ROCELAB) drill run "$(DRILL)"
 
 .PHONY: drills
-drills: $(READY) ## run every drill that ships, one after the other; reports go to results/drills-TIME
-	@failed=; missed=; for file in scripts/*.yaml; do name=$$(basename "$$file" .yaml); \
-		$(ROCELAB) drill run "$$name" --out "results/drills-$(NOW)/$$name" \
-			--junit "results/drills-$(NOW)/$$name/junit.xml"; \
-		case $$? in 0) ;; 3) missed="$$missed $$name" ;; *) failed="$$failed $$name" ;; esac; \
+drills: $(READY) ## run every drill that ships, or DRILLS="link-flap storm", one after the other; again with OUT=results/drills-TIME: those that have not passed
+	@mkdir -p "$(OUT)"; failed=; missed=; for name in $(or $(DRILLS),$(basename $(notdir $(wildcard scripts/*.yaml)))); do \
+		! grep -qxs "$$name" "$(OUT)/passed" || continue; \
+		$(ROCELAB) drill run "$$name" --force --out "$(OUT)/$$name" --junit "$(OUT)/$$name/junit.xml"; \
+		case $$? in 0) echo "$$name" >> "$(OUT)/passed" ;; 3) missed="$$missed $$name" ;; \
+			130 | 143) exit 130 ;; *) failed="$$failed $$name" ;; esac; \
 	done; \
 	[ -z "$$missed" ] || echo "drills that this machine could not run or carry:$$missed" >&2; \
 	[ -z "$$failed" ] || echo "drills that failed:$$failed" >&2; \
-	[ -z "$$missed$$failed" ]
+	[ -z "$$missed$$failed" ] || { echo "make drills OUT=$(OUT) runs these again" >&2; false; }
 
 .PHONY: convergence-table
 convergence-table: $(READY) ## how long FRR takes to converge, by fault, fabric and fan-out; over an hour, resumable; FRR=PREFIX beside this FRR
