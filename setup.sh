@@ -130,7 +130,7 @@ pip_install() {
 }
 
 make_environment() {
-    local python large extras=sim,report,remote,live,packets,sweep,chakra,pytest
+    local python large extras=sim,report,remote,live,drawings,metrics,packets,sweep,chakra,pytest
     [ "${1-}" != test ] || extras+=,cluster,dev
     [ "${1-}" != docs ] || extras+=,docs
     if ! .venv/bin/python -c '' 2>/dev/null; then

@@ -10,12 +10,14 @@ _EXTRAS = {
     "sim": ("numba", "llvmlite", "scipy"),
     "report": ("matplotlib",),
     "remote": ("paramiko", "cryptography"),
+    "drawings": ("pydot", "pyparsing"),
+    "metrics": ("prometheus_client",),
     "live": ("starlette", "uvicorn", "websockets"),
     "sweep": ("pyarrow",),
     "cluster": ("distributed",),
     "chakra": ("google",),
 }
-_NAMES = {"google": "protobuf", "distributed": "Dask"}
+_NAMES = {"google": "protobuf", "distributed": "Dask", "prometheus_client": "prometheus-client"}
 _EXTRA_OF = {library: extra for extra, libraries in _EXTRAS.items() for library in libraries}
 
 

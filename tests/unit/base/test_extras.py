@@ -72,11 +72,13 @@ def test_core_commands_need_no_extra(tmp_path: Path) -> None:
     [
         ("simulate tiny --pattern allreduce --ranks 4 --size 1MB", "sim"),
         ("--host root@203.0.113.1 list", "remote"),
+        ("import cables.dot", "drawings"),
     ],
 )
 def test_a_command_without_its_extra_says_in_a_line_which(
     line: str, extra: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "cables.dot").write_text("graph { leaf1 -- spine1 }")
     done = without(f"from rocelab.cli.main import main\nmain({line.split()})", tmp_path)
     assert done.returncode == 3, done.stderr
     assert f'pip install "rocelab[{extra}]"' in done.stderr
@@ -102,7 +104,13 @@ def test_running_labs_drills_and_their_pages_need_no_extra(tmp_path: Path) -> No
 
 def test_each_library_is_in_the_extra_that_messages_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    local = {"llvmlite": "numba", "cryptography": "paramiko", "google": "protobuf"}
+    local = {
+        "llvmlite": "numba",
+        "cryptography": "paramiko",
+        "google": "protobuf",
+        "pyparsing": "pydot",
+        "prometheus_client": "prometheus-client",
+    }
     for library, extra in extras._EXTRA_OF.items():
         name = local.get(library, library)
         assert any(
