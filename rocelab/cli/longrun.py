@@ -27,23 +27,12 @@ from rocelab.cli.simulate import (
     write_results,
 )
 from rocelab.report.console import show_document, write
+from rocelab.sim.events.longrun_options import LongRunOptions
 from rocelab.sim.options import Options
 
 if TYPE_CHECKING:
     from rocelab.base.outputs import Folder
     from rocelab.sim.events.event_spec import RatesSpec, RestartSpec, TimelineSpec
-
-_WHEN = "What fails"
-
-PolicyOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="In place of the timeline's or the preset's.",
-        show_default=False,
-        rich_help_panel=_WHEN,
-    ),
-]
 
 
 @takes_options(but=("duration", "starts", "warmup", "iterations"))
@@ -105,51 +94,8 @@ def whatif(
 @takes_options(but=("duration", "starts", "warmup", "iterations"))
 def longrun(
     lab: LabArgument,
+    run: LongRunOptions,
     job_file: JobFileOption = None,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(
-            "--timeline",
-            metavar="FILE",
-            help="Events as YAML: a list `events` of such as {at: 2s, fail: link rtsw1:ctsw2}.",
-            show_default=False,
-            rich_help_panel=_WHEN,
-        ),
-    ] = None,
-    rates: Annotated[
-        str | None,
-        typer.Option(
-            "--rates",
-            metavar="PRESET",
-            help="Instead: failures drawn at published rates, hpn or llama3.",
-            show_default=False,
-            rich_help_panel=_WHEN,
-        ),
-    ] = None,
-    repair: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="With --rates: how long a failure lasts.", rich_help_panel=_WHEN
-        ),
-    ] = "1h",
-    draw: Annotated[
-        int,
-        typer.Option(
-            "--draw", metavar="N", help="With --rates: the seed.", rich_help_panel=_WHEN, min=0
-        ),
-    ] = 1,
-    checkpoint_every: PolicyOption = None,
-    checkpoint_takes: PolicyOption = None,
-    restart_takes: PolicyOption = None,
-    work: Annotated[
-        str,
-        typer.Option(
-            "--work",
-            metavar="TIME",
-            help="The work of each job: as many iterations as take this long without failures.",
-            rich_help_panel=_WHEN,
-        ),
-    ] = "1d",
     scheme: SchemeOption = None,
     hashing: HashingOption = None,
     eps: EpsOption = None,
@@ -175,16 +121,11 @@ def longrun(
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
     options = read_options(Options, {"eps": eps, "host_model": host_model})
-    failures = _failures(timeline, rates, repair, draw)
-    policy = {
-        "checkpoint_every": checkpoint_every,
-        "checkpoint_takes": checkpoint_takes,
-        "restart_takes": restart_takes,
-    }
-    restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
-    work_s = _span_s("--work", work)
+    failures = _failures(run)
+    restart = _restart(failures, run.policy)
+    work_s = _span_s("--work", run.work)
     with _results(folder, force) as opened:
-        with simulation_progress() as progress, _problems_in(timeline):
+        with simulation_progress() as progress, _problems_in(run.timeline):
             outlook = long_run(spec, jobs, failures, work_s, options, progress, restart)
         document = with_basis(outlook_document(outlook), basis_of(spec))
         if opened is not None:
@@ -218,25 +159,23 @@ def _problems_in(timeline: Path | None) -> Iterator[None]:
         raise SpecError(problems) from None
 
 
-def _failures(
-    timeline: Path | None, rates: str | None, repair: str, draw: int
-) -> TimelineSpec | RatesSpec:
+def _failures(run: LongRunOptions) -> TimelineSpec | RatesSpec:
     from rocelab.base.errors import InputError
     from rocelab.labfile.load import read_model
     from rocelab.sim.events.event_spec import RatesSpec, TimelineSpec
     from rocelab.sim.events.rates import PRESETS
 
-    if (timeline is None) == (rates is None):
+    if (run.timeline is None) == (run.rates is None):
         raise InputError(
             "expected --timeline or --rates, one of the two",
             hint="--rates llama3, or a file of events",
         )
-    if timeline is not None:
-        return read_model(timeline, TimelineSpec)
-    if rates not in PRESETS:
-        raise InputError(f"there are no rates {rates}", hint=f"take {' or '.join(PRESETS)}")
-    _span_s("--repair", repair)
-    return RatesSpec.model_validate({"preset": rates, "repair": repair, "seed": draw})
+    if run.timeline is not None:
+        return read_model(run.timeline, TimelineSpec)
+    if run.rates not in PRESETS:
+        raise InputError(f"there are no rates {run.rates}", hint=f"take {' or '.join(PRESETS)}")
+    _span_s("--repair", run.repair)
+    return RatesSpec.model_validate({"preset": run.rates, "repair": run.repair, "seed": run.draw})
 
 
 def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
