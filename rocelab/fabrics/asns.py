@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -58,18 +58,16 @@ class AsnRange:
         return number
 
 
-def with_asns(layout: Layout, ranges: Mapping[str, AsnRange], keeping: Set[str]) -> Layout:
-    """The layout with the AS numbers of `ranges`, by role. keeping: nodes that keep theirs.
-
-    Numbers that these have are passed over. Raises AsnsExhaustedError.
-    """
+def with_asns(layout: Layout, ranges: Mapping[str, AsnRange]) -> Layout:
+    """The layout with the AS numbers of `ranges`, by role. Nodes whose numbers are given keep
+    them, and ranges pass over these. Raises AsnsExhaustedError."""
     if not ranges:
         return layout
-    kept = {site.asn for site in layout.sites if site.name in keeping}
+    kept = {site.asn for site in layout.sites if site.asn_is_given}
     numbers: dict[str, int] = {}
     for role, rule in ranges.items():
         of_role = [
-            site for site in layout.sites if site.role.name == role and site.name not in keeping
+            site for site in layout.sites if site.role.name == role and not site.asn_is_given
         ]
         numbers |= _numbers(role, rule, of_role, kept)
     sites = tuple(

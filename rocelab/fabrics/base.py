@@ -62,15 +62,6 @@ class FabricKind(SpecModel):
     def layout(self) -> Layout:
         """The nodes, NICs and cables, in build order."""
 
-    @property
-    def has_delays(self) -> bool:
-        """Whether a link of it has a delay of its own."""
-        return False
-
-    def given_asns(self) -> frozenset[str]:
-        """The nodes whose AS numbers the file gives; a lab may number the others anew."""
-        return frozenset()
-
     def counts(self) -> HomeCounts:
         """The size of the fabric, the same as that of its layout; a kind whose fabrics are large
         computes it from its keys."""

@@ -397,4 +397,5 @@ def tiered(sites: Mapping[str, Site], links: Iterable[LinkSpec]) -> dict[str, Si
 
 def site_of(name: str, node: NodeSpec, role: Role) -> Site:
     """The site of a node with its own numbers."""
-    return Site(name, role, node.zone, node.asn, node.loopback, node.router_id)
+    is_given = node.asn is not None
+    return Site(name, role, node.zone, node.asn, is_given, node.loopback, node.router_id)

@@ -28,6 +28,8 @@ class Site:
     role: Role
     zone: int | None
     asn: int | None = None
+    asn_is_given: bool = False
+    """Whether the AS number is the file's, which a lab's ranges of numbers leave as it is."""
     loopbacks: tuple[str, ...] = ()
     """The addresses of its loopback that are given, at most one of a family."""
     router_id: str | None = None

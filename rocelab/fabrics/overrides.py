@@ -178,6 +178,7 @@ def _change_nodes(sites: dict[str, Site], nodes: Mapping[str, NodeSpec]) -> None
             role=site.role if node.role is None else role_named(node.role),
             zone=site.zone if node.zone is None else node.zone,
             asn=site.asn if node.asn is None else node.asn,
+            asn_is_given=site.asn_is_given or node.asn is not None,
             loopbacks=node.loopback or site.loopbacks,
             router_id=site.router_id if node.router_id is None else node.router_id,
         )

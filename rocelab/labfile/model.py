@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -517,11 +518,11 @@ class LabSpec(SpecModel):
         for cable in layout.cables:
             yield cable.wiring
 
-    @property
+    @cached_property
     def has_delays(self) -> bool:
         """Whether a lab holds packets on some link."""
-        links = (*self.overrides.links.values(), *self.overrides.add)
-        return bool(self.links.delay) or self.fabric.has_delays or any(link.delay for link in links)
+        of_links = () if self.is_usual else self._wirings()
+        return bool(self.links.delay) or any(wiring.delay_ns for wiring in of_links)
 
     @property
     def is_usual(self) -> bool:
@@ -540,9 +541,8 @@ class LabSpec(SpecModel):
         if not self.routing.valley_free and self.fabric.is_regular:
             layout = with_own_asns(layout)
         layout = overridden(layout, self.overrides)
-        keeping = {name for name, node in self.overrides.nodes.items() if node.asn is not None}
         ranges = {role: spec.range for role, spec in self.addresses.asns.items()}
-        return with_asns(layout, ranges, keeping | self.fabric.given_asns())
+        return with_asns(layout, ranges)
 
     def counts(self) -> HomeCounts:
         """The size of the fabric."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -68,30 +70,21 @@ class GraphSpec(FabricKind):
 
     def layout(self) -> Layout:
         """Switches have an ASN each, unless it is given. Raises RefusedError."""
+        return self._laid_out
+
+    @cached_property
+    def _laid_out(self) -> Layout:
         sites = tiered(self._sites(), self.links)
         attachments, cables = wired(sites, self.links, ("links",))
-        numbered: list[Site] = []
-        for site in sites.values():
-            asn = site.asn
-            if asn is None and site.role.is_switch:
-                asn = ASN_BASE + len(numbered)
-            numbered.append(
-                Site(site.name, site.role, site.zone, asn, site.loopbacks, site.router_id)
-            )
-        layout = Layout(tuple(numbered), tuple(attachments), tuple(cables))
+        numbered = tuple(
+            replace(site, asn=ASN_BASE + index)
+            if site.asn is None and site.role.is_switch
+            else site
+            for index, site in enumerate(sites.values())
+        )
+        layout = Layout(numbered, tuple(attachments), tuple(cables))
         check_ports(layout, ("links",))
         return layout
-
-    @property
-    def has_delays(self) -> bool:
-        """Whether a link of it has a delay of its own."""
-        return any(link.delay for link in self.links)
-
-    def given_asns(self) -> frozenset[str]:
-        """The nodes whose AS numbers are given."""
-        return frozenset(
-            name for name, node in self._nodes().items() if node is not None and node.asn
-        )
 
     def _nodes(self) -> dict[str, NodeSpec | None]:
         """Each node in the order of the file, with what is said of it."""
