@@ -37,6 +37,9 @@ class Unit(StrEnum):
     RATIO = "ratio"
 
 
+BPS_PER_GBS = 8 * 10**9
+"""bit/s of a GB/s: rates of links are in Gb/s, what jobs get (busbw, goodput) in GB/s."""
+
 _S = 10**9
 _TIMES = (
     # name, nanoseconds, used from
@@ -98,7 +101,7 @@ def rate(value_bps: float) -> str:
 
 
 def bandwidth(value_gbs: float) -> str:
-    """GB/s to three digits, as collectives have them: `45.2 GB/s`."""
+    """GB/s to three digits, as jobs have them: `45.2 GB/s`."""
     return f"{_plain(_rounded(value_gbs))} GB/s"
 
 

@@ -13,8 +13,6 @@ from rocelab.routes.balance import TierBalance, leaf_uplinks
 CNP_CLASS, ACK_CLASS = 5, 6
 """The traffic class of CNPs and ACKs in the kit's default map."""
 
-BYTES_PER_GB_BITS = 8e9
-
 
 def _is_collective(job: PhaseJob) -> bool:
     return job.report.spec.size is not None
@@ -42,11 +40,6 @@ def _is_complete(job: PhaseJob) -> bool:
     return (
         not job.report.errors and moved.posted_bytes == moved.acked_bytes == moved.delivered_bytes
     )
-
-
-def _goodput(job: PhaseJob) -> float | None:
-    goodput_bps = job.headline("goodput")
-    return None if goodput_bps is None else goodput_bps / BYTES_PER_GB_BITS
 
 
 def _marks_outside_data(job: PhaseJob) -> int:
@@ -161,7 +154,7 @@ JOB_KPIS = (
         "Goodput",
         "payload acknowledged to all senders of streams, modelled, once all of them send",
         better=Better.HIGHER,
-        of_job=_goodput,
+        of_job=lambda job: job.headline("goodput"),
         applies=_is_stream,
     ),
     Kpi(

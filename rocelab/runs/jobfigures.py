@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.base.quantities import BPS_PER_GBS
 from rocelab.base.statistics import spread
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import (
@@ -133,26 +134,28 @@ def _stream_headlines(job: JobResult) -> tuple[Headline, ...]:
     start_ns, end_ns = _steady_ns(job.plan)
     edges = np.linspace(start_ns, end_ns, SLICES + 1)
     acked = [_acked(job, rank, edges) for rank in _senders(job.plan)]
-    total = np.diff(np.sum(acked, axis=0)) * 8 * SECOND_NS / np.diff(edges)
+    # A byte per ns is a GB/s.
+    total_gbs = np.diff(np.sum(acked, axis=0)) / np.diff(edges)
     dilation = job.plan.dilation
     fair = fairness(job)
     assert fair is not None
+    sender_gbs = [rate_bps / BPS_PER_GBS for rate_bps in fair.rate_bps.values()]
     return (
         Headline(
             "goodput",
-            "payload of all senders",
-            "bit/s",
+            "goodput of all senders",
+            "GB/s",
             f"{SLICES} parts of the steady time",
-            spread((total * dilation).tolist()),
-            spread(total.tolist()),
+            spread((total_gbs * dilation).tolist()),
+            spread(total_gbs.tolist()),
         ),
         Headline(
             "sender_goodput",
-            "payload of a sender",
-            "bit/s",
+            "goodput of a sender",
+            "GB/s",
             "senders",
-            spread(list(fair.rate_bps.values())),
-            spread([rate / dilation for rate in fair.rate_bps.values()]),
+            spread(sender_gbs),
+            spread([rate / dilation for rate in sender_gbs]),
         ),
     )
 

@@ -183,7 +183,9 @@ def shared(fair_after_ns: int = 4 * MS) -> JobReport:
     return replace(
         idle(),
         job=drill().phases[1].jobs[0].model_dump(mode="json", exclude_none=True),
-        headlines=(Headline("goodput", "payload", "bit/s", "parts", spread([95.0 * GBPS]), None),),
+        headlines=(
+            Headline("goodput", "goodput of all senders", "GB/s", "parts", spread([95 / 8]), None),
+        ),
         iterations=(),
         roofline=None,
         completion=None,

@@ -397,9 +397,12 @@ def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
 
 ONE_ITERATION = """() => module_series.plotsOf({
   jobs: [
-    { name: "a job", interval_ns: 1e7, rate_bps: [2e11, 4e11, 1e11], iterations: [[5e6, 3e7]] },
+    {
+      name: "a job", interval_ns: 1e7, rates_in: "GB/s", rates: [25, 50, 12.5],
+      iterations: [[5e6, 3e7]],
+    },
   ],
-  dilation: 250, rates_are: "payload",
+  dilation: 250, rates_are: "goodput",
 }, null).map(({ title, data }) => [title, data])"""
 
 
@@ -408,7 +411,7 @@ def test_the_last_iteration_is_drawn_to_its_end_in_a_unit_that_fits(
 ) -> None:
     page = Opener(browser, jobs_file, 5).at().page
     rates, times = page.evaluate(ONE_ITERATION)
-    assert rates == ["payload, Gb/s, modelled", [[0, 0.01, 0.02], [200, 400, 100]]]
+    assert rates == ["goodput, GB/s, modelled", [[0, 0.01, 0.02], [25, 50, 12.5]]]
     assert times == [
         "time of each iteration, from its begin to its end, us, modelled",
         [[0.005, 0.03], [100, 100]],

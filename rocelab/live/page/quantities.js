@@ -20,7 +20,7 @@ function scaled(value, units) {
 
 // What an axis up to `most` is divided by, and the name of its unit.
 export function axisUnit(most, unit) {
-  const units = { ns: TIMES, bytes: SIZES, "bit/s": RATES }[unit];
+  const units = { ns: TIMES, bytes: SIZES, "bit/s": RATES }[unit] ?? [[unit, 1, -Infinity]];
   const [name, scale] = units.find(([, , least]) => most >= least);
   return [scale, name];
 }

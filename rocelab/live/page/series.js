@@ -36,11 +36,11 @@ function ofProbes(run, flow) {
 function ofJobs({ jobs, dilation, rates_are: what }) {
   const timed = jobs.filter(({ iterations }) => iterations.length);
   const lines = (of) => of.map(({ name }) => ({ label: name, colour: COLOURS[jobs.findIndex((job) => job.name === name) % COLOURS.length] }));
-  const rated = jobs.filter((job) => job.rate_bps.length);
-  const [bps, unit] = axisUnit(d3.max(rated, (job) => d3.max(job.rate_bps)) ?? 0, "bit/s");
+  const rated = jobs.filter((job) => job.rates.length);
+  const [scale, unit] = rated.length ? axisUnit(d3.max(rated, (job) => d3.max(job.rates)), rated[0].rates_in) : [];
   const took = (spans) => spans.map(([began, ended]) => (ended - began) / dilation);
   const [ns, timeUnit] = axisUnit(d3.max(timed, ({ iterations }) => d3.max(took(iterations))) ?? 0, "ns");
-  const rate = ({ interval_ns: interval, rate_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((each) => each / bps)];
+  const rate = ({ interval_ns: interval, rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((each) => each / scale)];
   const times = ({ iterations }) => [
     [...iterations.map(([began]) => began / S), iterations.at(-1)[1] / S],
     // A step ends at the next point: the last iteration needs one where it ends.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.base.quantities import Unit, axis_unit
+from rocelab.base.quantities import BPS_PER_GBS, Unit, axis_unit
 from rocelab.planning.fabric import Direction
 from rocelab.report.palette import (
     CATEGORIES,
@@ -80,26 +80,24 @@ def _rates(axis: Axes, fair: FairShares, scale: float) -> None:
     lab_times = np.array(fair.lab.times_ns) / scale
     model_times = np.array(fair.model.times_ns) / scale
     every = max(1, len(lab_times) // POINTS)
-    most_bps = max(map(max, (*fair.lab.rates_bps, *fair.model.rates_bps)))
-    rate_scale, unit = axis_unit(most_bps, Unit.BITS_PER_S)
     for index, (lab, model) in enumerate(
         zip(fair.lab.rates_bps, fair.model.rates_bps, strict=True)
     ):
         colour = CATEGORIES[index % len(CATEGORIES)]
         axis.plot(
             lab_times[::every],
-            np.array(lab)[::every] / rate_scale,
+            np.array(lab)[::every] / BPS_PER_GBS,
             ".",
             color=colour,
             markersize=4,
             label=f"sender {index + 1}, lab",
         )
         axis.plot(
-            model_times, np.array(model) / rate_scale, color=colour, linewidth=1.1, alpha=0.75
+            model_times, np.array(model) / BPS_PER_GBS, color=colour, linewidth=1.1, alpha=0.75
         )
     axis.plot([], [], color=MUTED, linewidth=1.1, label="model (first seed)")
-    name_axis(axis.yaxis, "payload", unit, "modelled")
-    axis.set_title("rate of each sender")
+    name_axis(axis.yaxis, "goodput", Unit.GB_PER_S, "modelled")
+    axis.set_title("goodput of each sender")
     axis.legend(frameon=False, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
@@ -169,17 +167,15 @@ def _goodput(axis: Axes, report: JobReport, scale: float) -> None:
     longest = max(len(sender.rate_bps) for sender in report.goodput.senders)
     rates = np.full((len(report.goodput.senders), longest), np.nan)
     for row, sender in enumerate(report.goodput.senders):
-        rates[row, : len(sender.rate_bps)] = np.array(sender.rate_bps)
-    rate_scale, unit = axis_unit(float(np.nanmax(rates)), Unit.BITS_PER_S)
-    rates /= rate_scale
+        rates[row, : len(sender.rate_bps)] = np.array(sender.rate_bps) / BPS_PER_GBS
     edges = np.arange(longest) * step
     low, middle, high = np.nanmin(rates, 0), np.nanmedian(rates, 0), np.nanmax(rates, 0)
     axis.fill_between(
         edges, low, high, step="post", color=EXTREMES, linewidth=0, label="slowest to fastest"
     )
     axis.step(edges, middle, where="post", color=MEASURED, linewidth=1.1, label="median")
-    name_axis(axis.yaxis, "payload", unit, "modelled")
-    axis.set_title("payload acknowledged, of a sender", pad=14)
+    name_axis(axis.yaxis, "goodput", Unit.GB_PER_S, "modelled")
+    axis.set_title("goodput of a sender", pad=14)
     axis.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1.02))
 
 

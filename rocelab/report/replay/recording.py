@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rocelab.base.arrays import Floats
+from rocelab.base.quantities import BPS_PER_GBS, Unit
 from rocelab.base.wording import counted
 from rocelab.planning.fabric import Direction, Fabric
 from rocelab.planning.zones import zone_titles
@@ -99,12 +100,14 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """A job: bit/s of the modelled network that all its senders sent, in each interval from 0 on;
-    when its measured iterations began and ended."""
+    """A job: what all its senders sent on the modelled network, in each interval from 0 on, on the
+    wire in bit/s or, of payload, in GB/s (`rates_in`); when its measured iterations began and
+    ended."""
 
     name: str
     interval_ns: float
-    rate_bps: list[float]
+    rates_in: Unit
+    rates: list[float]
     iterations: tuple[tuple[int, int], ...]
 
 
@@ -280,7 +283,7 @@ def rate_over_time(name: str, times_ns: Floats, rates_bps: Floats) -> RecordedJo
     sent = np.concatenate(([0.0], np.cumsum(rates_bps * np.diff(times_ns))))
     edges = np.linspace(0, times_ns[-1], SIMULATED_RATES + 1)
     means = np.diff(np.interp(edges, times_ns, sent)) / np.diff(edges)
-    return RecordedJob(name, float(edges[1]), np.rint(means).tolist(), ())
+    return RecordedJob(name, float(edges[1]), Unit.BITS_PER_S, np.rint(means).tolist(), ())
 
 
 def _title(result: DrillResult, phase: str, number: int) -> str:
@@ -340,7 +343,7 @@ def recorded_jobs(fabric: Fabric, title: str, run: JobsRun, share: float = 1) ->
             fabric, {(link.link, link.direction): link.packets for link in devices.links}
         ),
         loads_are="packets of the jobs",
-        rates_are="payload acknowledged",
+        rates_are="goodput (payload acknowledged)",
         flows=flows,
         flows_are=flows_are,
         paths_are=PATHS_OF_JOBS,
@@ -356,8 +359,9 @@ def _job(name: str, report: JobReport) -> RecordedJob:
     return RecordedJob(
         name=name,
         interval_ns=report.goodput.step.lab_ns,
-        rate_bps=[
-            round(sum(rates_of_interval))
+        rates_in=Unit.GB_PER_S,
+        rates=[
+            sum(rates_of_interval) / BPS_PER_GBS
             for rates_of_interval in zip_longest(*rates, fillvalue=0.0)
         ],
         iterations=report.iteration_spans_ns,

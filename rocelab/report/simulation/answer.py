@@ -37,7 +37,7 @@ _HAPPENED = {
 
 MOST_JOBS = 12
 
-_FIRST = ("iteration_time", "busbw", "goodput", "latency", "jct_ratio")
+_FIRST = ("iteration_time", "busbw", "latency", "jct_ratio")
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,10 @@ def _constant(report: SimulationReport) -> str:
     if rate_bps is None:
         return ""
     sent_ns = report.rate.time_ns[-1]
-    return f"All transfers together send {rate(rate_bps)} for {duration(sent_ns)}, without latency."
+    return (
+        f"All transfers together send {rate(rate_bps)} on the wire for {duration(sent_ns)}, "
+        "without latency."
+    )
 
 
 def _headline(job: JobOutcome, name: str) -> Cell:

@@ -173,7 +173,7 @@ def rates(report: SimulationReport) -> Figure | None:
     axis.set_xlim(left=0)
     axis.set_ylim(bottom=0)
     name_axis(axis.xaxis, "time", time_unit)
-    name_axis(axis.yaxis, "all transfers", unit)
+    name_axis(axis.yaxis, "all, on the wire", unit)
     axis.grid(color=GRID, linewidth=0.6)
     return figure
 

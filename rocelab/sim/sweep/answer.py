@@ -14,7 +14,7 @@ from rocelab.sim.sweep.store import Row, as_words
 from rocelab.sim.sweep.sweep_spec import Axis, Sweep
 from rocelab.sim.sweep.titles import title_of, unit_of
 
-MAIN = ("iteration_time", "busbw", "jct_ratio", "goodput", "slowdown_p99")
+MAIN = ("iteration_time", "busbw", "jct_ratio", "slowdown_p99")
 """The main figure is the first of these that cells have, else the first that they have."""
 
 

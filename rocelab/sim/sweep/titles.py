@@ -12,8 +12,6 @@ TITLES: Mapping[str, tuple[str, Unit]] = {
     "busbw": ("BusBW", Unit.GB_PER_S),
     "jct_ratio": ("JCT ratio", Unit.RATIO),
     "latency": ("latency", Unit.NS),
-    "goodput": ("goodput of all senders", Unit.BITS_PER_S),
-    "sender_goodput": ("goodput of a sender", Unit.BITS_PER_S),
     "slowdown_p50": ("slowdown, p50", Unit.RATIO),
     "slowdown_p99": ("slowdown, p99", Unit.RATIO),
     "retransmitted": ("sent again", Unit.COUNT),

@@ -91,10 +91,10 @@ def test_the_rate_is_what_servers_sent_until_each_sample(fabric: Fabric) -> None
     (run,) = recorded(fabric, moments, []).runs
     (job,) = run.jobs
     rate_bps = next(link.rate_bps for link in fabric.links if link.a.node == "srv1-1")
-    total_bits = sum(job.rate_bps) * job.interval_ns / S
+    total_bits = sum(job.rates) * job.interval_ns / S
     assert total_bits == pytest.approx(0.5 * rate_bps, rel=1e-6)
-    assert job.rate_bps[0] == pytest.approx(0.5 * rate_bps)
-    assert job.rate_bps[-1] == 0
+    assert job.rates[0] == pytest.approx(0.5 * rate_bps)
+    assert job.rates[-1] == 0
 
 
 def test_of_a_large_history_samples_are_left_out_but_the_last(

@@ -261,7 +261,8 @@ def test_a_job_has_its_goodput_and_the_measured_iterations_where_they_ended() ->
     (job,) = run.jobs
     last = ends[-1]
     assert job.iterations == ((last - 100 - 80, last - 100), (last - 90, last))
-    assert (job.interval_ns, job.rate_bps) == (10, [5, 7, 3])
+    assert (job.interval_ns, job.rates_in) == (10, "GB/s")
+    assert [8e9 * rate for rate in job.rates] == pytest.approx([5, 7, 3])
     assert [(event["t_ns"], event["fault"]) for event in run.events] == [(250, "carrier-down")]
     assert run.flows == []
 
@@ -313,12 +314,12 @@ def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> Non
         assert run.loads[2 * number + (not is_up)] == busy.bytes
     assert sum(run.loads) == sum(sum(use.bytes) for use in report.uses) > 0
     (rate,) = run.jobs
-    assert run.end_ns == pytest.approx(rate.interval_ns * len(rate.rate_bps))
+    assert run.end_ns == pytest.approx(rate.interval_ns * len(rate.rates))
     times, rates = report.rate.time_ns, report.rate.rate_bps
     sent = sum(
         bps * (end - begin) for bps, begin, end in zip(rates, times, times[1:], strict=False)
     )
-    assert sum(rate.rate_bps) * rate.interval_ns == pytest.approx(sent, rel=1e-6)
+    assert sum(rate.rates) * rate.interval_ns == pytest.approx(sent, rel=1e-6)
     assert [(event["t_ns"], event["kind"]) for event in run.events if event["kind"] == "fault"] == [
         (5 * MS, "fault"),
         (2005 * MS, "fault"),

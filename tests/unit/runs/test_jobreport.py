@@ -21,8 +21,11 @@ from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.observe.processes import NO_CONTROLLER, ProcessFigures
 from rocelab.report.job import job_document
+from rocelab.report.jobs.plots import progress_plot
 from rocelab.report.renderers.terminal import print_document
 from rocelab.results.job import JobReport, from_json
+from rocelab.results.kpi import Quantity
+from rocelab.results.kpis import KPIS
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.results.probes import Disturbance, Event, FaultChange
 from rocelab.runs import jobfigures
@@ -31,6 +34,7 @@ from rocelab.runs.jobreport import JobsRecord, job_reports
 from rocelab.traffic.jobresult import AckGap, JobResult
 from rocelab.traffic.result import TrafficResult
 from tests.helpers import job_sample as sample
+from tests.helpers.documents import printed as document_text
 
 MS = 10**6
 
@@ -177,9 +181,22 @@ def test_streams_that_share_evenly_have_an_index_of_one() -> None:
     assert report.fairness.ratio == pytest.approx(1.0)
     assert report.fairness.rate_bps[1] == pytest.approx(10**7 * 8 / 2e-3)
     total = report.headline("goodput").modelled
-    assert total.n == 10
-    assert total.median == pytest.approx(3 * 10**7 * 8 / 2e-3)
-    assert report.headline("sender_goodput").modelled.n == 3
+    assert (total.n, report.headline("goodput").unit) == (10, "GB/s")
+    assert total.median == pytest.approx(3 * 10**7 / 2e-3 / 1e9)
+    of_sender = report.headline("sender_goodput")
+    assert (of_sender.modelled.n, of_sender.unit) == (3, "GB/s")
+    assert of_sender.modelled.median == pytest.approx(total.median / 3)
+
+
+def test_goodput_is_in_gigabytes_a_second_wherever_it_is_written() -> None:
+    report = report_of(sample.result(sample.incast()))
+    lines = [line for line in document_text(job_document(report)).splitlines() if "goodput" in line]
+    assert len(lines) >= 2
+    assert all("GB/s" in line and "b/s" not in line.replace("GB/s", "") for line in lines)
+    assert KPIS["goodput"].quantity is Quantity.BANDWIDTH
+    plot = progress_plot(report)
+    assert plot is not None
+    assert plot.axes[0].get_ylabel().startswith("goodput, GB/s")
 
 
 def test_a_sender_at_half_the_rate_of_others_shows_in_the_fairness() -> None:
