@@ -16,6 +16,7 @@ from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import (
     ForceOption,
     JsonOption,
+    ResultsOption,
     complete_running,
     completed,
     file_of,
@@ -276,24 +277,36 @@ ResultArgument = Annotated[
 
 
 @app.command()
-def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> None:
+def diff(
+    old: ResultArgument,
+    new: ResultArgument,
+    folder: ResultsOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
     """Compare two results of the same drill: figures with their spread, whether repeats tell them
     apart, expectations, machine, drill and lab.
 
-    rocelab drill diff results/frr-8 results/frr-10
+    rocelab drill diff results/frr-8 results/frr-10 --out results/frr-8-to-10
 
     Exits 0 whatever the difference: what must not happen is an expectation of the drill.
     """
     from rocelab.base.documents import fitting, to_json
+    from rocelab.base.outputs import REPORT, RESULT, results_folder
     from rocelab.report.difference import difference_document
+    from rocelab.report.renderers.page import html
     from rocelab.results.difference import difference
 
     with fitting(f"{old} or {new}"):
         result = difference(old, new)
+        document = difference_document(result)
+        if folder is not None:
+            with results_folder(folder, overwrite=force) as opened:
+                opened.replace_all({RESULT: to_json(result), REPORT: html(document)})
         if json:
             write([to_json(result)])
         else:
-            show_document(difference_document(result))
+            show_document(document)
 
 
 @app.command()

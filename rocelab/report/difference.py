@@ -6,7 +6,20 @@ from collections.abc import Iterable, Sequence
 
 from rocelab.base.quantities import Unit, change
 from rocelab.base.statistics import Spread, least_rank_sum_p
-from rocelab.report.document import Block, Cell, Document, Note, Row, Table, Tone, Toned, columns
+from rocelab.report.answers.difference import difference_answer, verdict_of
+from rocelab.report.document import (
+    Block,
+    Cell,
+    Document,
+    Items,
+    Note,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Toned,
+    columns,
+)
 from rocelab.results.difference import DrillDiff, FigureDiff, Finding, Side, ValueChange
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import Quantity
@@ -38,10 +51,6 @@ def difference_document(diff: DrillDiff) -> Document:
     """Figures with their spread, the result and limits of the test, and all changes."""
     machine = [(ENVIRONMENT.get(item.key, item.key), item) for item in diff.environment]
     blocks: list[Block] = [
-        Note(f"old  {_side(diff.old)}"),
-        Note(f"new  {_side(diff.new)}"),
-        _figures(diff),
-        _verdicts(diff),
         _changes("The machine and its software, where they differ", machine),
         _changes("The drill, where it differs", [(item.key, item) for item in diff.drill]),
         _changes("The lab, where it differs", [(item.key, item) for item in diff.lab]),
@@ -52,7 +61,19 @@ def difference_document(diff: DrillDiff) -> Document:
     if diff.drill or diff.lab:
         text = "The drill or the lab changed: the two are not the same experiment."
         blocks.append(Note(text, Tone.CAUTION))
-    return Document(diff.name, tuple(blocks))
+    return Document(
+        f"Two results of {diff.name}",
+        tuple(blocks),
+        name=diff.name,
+        verdict=verdict_of(diff),
+        kind=f"rocelab drill diff of `{diff.name}`",
+        card=difference_answer(diff),
+        answer=(
+            Items((f"old: {_side(diff.old)}", f"new: {_side(diff.new)}")),
+            Section("Figures", (_figures(diff),)),
+            _verdicts(diff),
+        ),
+    )
 
 
 def _side(side: Side) -> str:
@@ -65,8 +86,10 @@ def _figures(diff: DrillDiff) -> Table:
     of_jobs = any(figure.phase is not None for figure in diff.figures)
     names = ("phase", "figure") if of_jobs else ("",)
     starred = any(_is_starred(figure) for figure in diff.figures)
+    is_probes = all(KPIS[figure.kpi].of_probes is not None for figure in diff.figures)
+    clock = "lab" if is_probes else "modelled"
     return Table(
-        "Medians (minimum to maximum, number of repeats)",
+        f"Medians, {clock} (minimum to maximum, number of repeats)",
         (
             *columns(Unit.TEXT, *names, "new is"),
             *columns(Unit.FIGURE, "difference", "p", "old", "new"),

@@ -173,10 +173,12 @@ def _lines(repeats: Sequence[RepeatTable]) -> Iterator[str]:
 
 
 def _reasons(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iterator[Note]:
-    """Why repeats do not count or failed, and the queue pairs that failed."""
+    """Why repeats do not count or failed, and the queue pairs that failed. Where all that count
+    failed, the expectations say why."""
     tone = Tone.CAUTION if result.passed else Tone.BAD
-    for line in _lines(repeats):
-        yield Note(line, tone)
+    for of_phase in repeats:
+        lines = of_phase.lines if of_phase.failed < of_phase.valid else [of_phase.invalid_line]
+        yield from (Note(line, tone) for line in lines if line)
     for number, repeat in enumerate(result.repeats, 1):
         for run in repeat:
             where = f", phase {result.where(run.phase)}" if result.where(run.phase) else ""

@@ -1,8 +1,9 @@
 """The colours of plots, by what they mean: one colour has one meaning on a page.
 
-LOST, the red of plots, is for lost packets alone. What only has to be told apart (senders, schemes,
-lines of a sweep) has the colours of `CATEGORIES`, which mean nothing else. The texts of pages have
-the variables of `live/page/shared.css`.
+LOST, the red of plots, is for lost packets alone; the red of texts and of the picture of a fabric
+(in `live/page/shared.css`, as all colours of texts) is for what gets no packets through. A verdict
+that is bad has the ink of texts and a sign. What only has to be told apart (senders, schemes, lines
+of a sweep) has the colours of `CATEGORIES`, which mean nothing else.
 """
 
 from __future__ import annotations

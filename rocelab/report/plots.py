@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
+import math
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -25,6 +30,7 @@ from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, Pro
 from rocelab.routes.balance import LinkLoad, TierBalance
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import XAxis, YAxis
     from matplotlib.figure import Figure
@@ -44,7 +50,14 @@ FIB_KINDS = (
 """Kinds of changes of a FIB, their markers and colours."""
 
 SMALL = 8.5
-"""The smallest text, in points: a page shows 11 inches on 760 pixels or more."""
+"""The smallest text, in points: a page shows WIDE inches on 700 pixels or more."""
+
+WIDE, NARROW = 11.0, 5.2
+"""Inches of a plot, and of one for a phone."""
+
+_of_wide: ContextVar[float] = ContextVar("_of_wide", default=1.0)
+_LETTER, _MARK = 0.62, 30.0
+"""The width of a letter, of a text's height; of a mark in a key with the gaps around, in points."""
 
 LEAST_NS = 10_000
 """The least time on a logarithmic axis."""
@@ -134,7 +147,7 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
     axes[0].set_title("whole run", pad=16)
     for colour, label in ((DELIVERED, "delivered"), (LOST, "lost")):
         axes[0].plot([], [], color=colour, linewidth=5, label=label)
-    figure.legend(frameon=False, ncols=2, loc="outside upper right")
+    add_key(figure)
     for axis, (_, event, _) in zip(axes[1:], close_ups, strict=True):
         axis.set_title(f"around {event}", pad=16)
     for row, record in enumerate(flows):
@@ -171,7 +184,7 @@ def fib_timeline(repeat: ProbeRun) -> Figure | None:
     axes[-1].set_xlabel("after the event, lab")  # each tick has its unit
     for kind, marker, colour in FIB_KINDS:
         axes[0].plot([], [], marker, color=colour, markersize=4, label=kind)
-    figure.legend(frameon=False, ncols=3, loc="outside upper right")
+    add_key(figure)
     return figure
 
 
@@ -396,12 +409,70 @@ def _tier_order(node: str) -> tuple[int, list[int]]:
     return -role.tier if role else 0, [int(number) for number in re.findall(r"[0-9]+", node)]
 
 
+@contextmanager
+def for_phones() -> Iterator[None]:
+    """Draw plots for a narrow screen: as high, with texts as large, and less wide."""
+    token = _of_wide.set(NARROW / WIDE)
+    try:
+        yield
+    finally:
+        _of_wide.reset(token)
+
+
 def figure_of(width: float, height: float) -> Figure:
-    """An empty figure, in inches."""
+    """An empty figure, in inches; less wide `for_phones`."""
     imported("matplotlib")
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width * _of_wide.get(), height), layout="constrained")
+
+
+def fitting(most: int) -> int:
+    """How many of `most` things side by side fit, at least one: all but `for_phones`."""
+    return max(1, round(most * _of_wide.get()))
+
+
+def title_of(text: str) -> str:
+    """A title, in several lines where it does not fit into one."""
+    return textwrap.fill(text, fitting(120)) if _of_wide.get() < 1 else text
+
+
+def key_columns(labels: Sequence[str], width: float = WIDE) -> int:
+    """How many columns of a key fit into a plot of `width` inches."""
+    room = 72 * width * _of_wide.get()
+    for columns in range(len(labels), 1, -1):
+        longest = (max(map(len, labels[place::columns])) for place in range(columns))
+        if sum(_MARK + _LETTER * SMALL * letters for letters in longest) <= room:
+            return columns
+    return 1
+
+
+def add_key(
+    figure: Figure, marks: Sequence[Artist] | None = None, labels: Sequence[str] | None = None
+) -> None:
+    """The key of a figure, above it; of the labelled marks of all its axes by default."""
+    if marks is None or labels is None:
+        pairs = [axis.get_legend_handles_labels() for axis in figure.axes]
+        marks = list(itertools.chain.from_iterable(handles for handles, _ in pairs))
+        labels = list(itertools.chain.from_iterable(texts for _, texts in pairs))
+    figure.legend(
+        list(marks),
+        list(labels),
+        frameon=False,
+        ncols=key_columns(labels),
+        loc="outside upper right",
+    )
+
+
+def head(axis: Axes, title: str, pad: float = 14) -> None:
+    """The title of a panel on the left, its key on the right; `for_phones` the key below the
+    title."""
+    _, labels = axis.get_legend_handles_labels()
+    columns = key_columns(labels)
+    low = 1.02 if _of_wide.get() < 1 else 1.0
+    rows = math.ceil(len(labels) / columns) if _of_wide.get() < 1 else 0
+    axis.set_title(title, pad=pad + 14 * rows)
+    axis.legend(frameon=False, ncols=columns, loc="lower right", bbox_to_anchor=(1, low))
 
 
 def _panels(figure: Figure, count: int) -> list[Axes]:

@@ -92,10 +92,13 @@ class RepeatTable:
     def lines(self) -> list[str]:
         """`4 of 9 repeats invalid: the clock jumped (repeat 2); a sender stalled (repeats 5, 6)`,
         and the same of those that failed, if there are several."""
-        outcomes = [(RepeatOutcome.INVALID, "invalid")]
-        if len(self.rows) > 1:
-            outcomes.append((RepeatOutcome.FAILED, "failed"))
-        return [line for outcome, word in outcomes if (line := self._line(outcome, word))]
+        failed = self._line(RepeatOutcome.FAILED, "failed") if len(self.rows) > 1 else ""
+        return [line for line in (self.invalid_line, failed) if line]
+
+    @property
+    def invalid_line(self) -> str:
+        """That of the repeats that do not count; empty if all do."""
+        return self._line(RepeatOutcome.INVALID, "invalid")
 
     def _line(self, outcome: RepeatOutcome, word: str) -> str:
         rows = [row for row in self.rows if row.outcome is outcome]

@@ -18,7 +18,7 @@ from rocelab.report.palette import (
     UNDETECTED,
     WRITING,
 )
-from rocelab.report.plots import MS, figure_of, name_axis, styled
+from rocelab.report.plots import MS, add_key, figure_of, name_axis, styled
 from rocelab.results.stages import HOLD_NS, DetectionCause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:
@@ -138,12 +138,8 @@ def waterfall(stages: Stages) -> Drawing | None:
     name_axis(axis.xaxis, "after the event", unit, "lab")
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
-    figure.legend(
-        handles=legend_of_stages(),
-        frameon=False,
-        ncols=6,
-        loc="outside upper right",
-    )
+    marks = legend_of_stages()
+    add_key(figure, marks, [str(mark.get_label()) for mark in marks])
     return figure
 
 

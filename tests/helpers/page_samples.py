@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from rocelab.base.documents import to_json
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.report.compare.document import comparison_document
+from rocelab.report.difference import difference_document
 from rocelab.report.document import Document
 from rocelab.report.drill import drill_document
 from rocelab.report.job import job_document
 from rocelab.report.simulation.document import simulation_document
 from rocelab.report.simulation.whatif import outlook_document, what_if_document
+from rocelab.results.difference import difference
 from rocelab.results.simulation import SimulationReport
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 from rocelab.sim.events.event_spec import TimelineSpec
@@ -50,6 +54,17 @@ def simulated(event: str = "") -> SimulationReport:
     return simulate(load_spec(find_lab("zone-1-1")), (collective_job(job),), options)
 
 
+def stalled() -> SimulationReport:
+    """The same with 5 ms in which nothing is sent, after the failure."""
+    report = simulated("fail rtsw1:ctsw1 at 5us for 20us")
+    times_ns, rates_bps = report.rate.time_ns, report.rate.rate_bps
+    silent = next(
+        place for place, rate in enumerate(rates_bps) if not rate and times_ns[place] > 5000
+    )
+    later = (time_ns + 5e6 for time_ns in times_ns[silent + 1 :])
+    return replace(report, rate=replace(report.rate, time_ns=(*times_ns[: silent + 1], *later)))
+
+
 def sweep() -> Document:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.yaml"
@@ -61,6 +76,19 @@ def sweep() -> Document:
         for number, cell in enumerate(cells_of(asked), 1)
     ]
     return sweep_document(asked, rows)
+
+
+def two_results() -> Document:
+    """A drill of five repeats, and five of another FRR that are slower."""
+    with TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{name}.json" for name in ("old", "new")]
+        for file, seeds, frr in zip(
+            files, (range(5), range(30, 35)), ("8.4.4", "10.3"), strict=True
+        ):
+            drill = report_sample.result(*map(report_sample.repeat, seeds))
+            environment = replace(drill.environment, frr_version=frr)
+            file.write_text(to_json(replace(drill, environment=environment)))
+        return difference_document(difference(*files))
 
 
 def what_if() -> Document:
@@ -83,6 +111,8 @@ KINDS: dict[str, Callable[[], Document]] = {
     "comparison": lambda: comparison_document(comparison_sample.comparison()),
     "simulation": lambda: simulation_document(simulated()),
     "failure": lambda: simulation_document(simulated("fail rtsw1:ctsw1 at 5us for 20us")),
+    "difference": two_results,
+    "stall": lambda: simulation_document(stalled()),
     "sweep": sweep,
     "what-if": what_if,
     "long-run": outlook,

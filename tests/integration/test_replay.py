@@ -512,11 +512,11 @@ def test_a_page_of_a_comparison_shows_what_links_carried_in_the_cell_that_is_cho
 ) -> None:
     opened = Opener(browser, compared_file, 8).at(width, scheme)
     page = opened.page
-    expect(page.locator("#of")).to_contain_text("ecmp, 1 QP, contiguous: BusBW")
+    expect(page.locator("#of")).to_contain_text("ecmp, 1 QP, contiguous: busbw")
     for hidden in ("#slider", "#plots", "#earlier", "#happenings", "#clock"):
         expect(page.locator(hidden)).to_be_hidden()
     page.get_by_label("cell").select_option("spray, 4 QPs, fragmented")
-    expect(page.locator("#of")).to_contain_text("spray, 4 QPs, fragmented: BusBW")
+    expect(page.locator("#of")).to_contain_text("spray, 4 QPs, fragmented: busbw")
     expect(page.locator("#of")).to_contain_text("MMR 1.00")
     expect(page.locator("#loads")).to_contain_text("all cells by one scale")
     expect(page.locator("#flows-are")).to_contain_text("All 4 flows")

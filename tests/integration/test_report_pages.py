@@ -23,7 +23,31 @@ SCREENS = 3
 LEAST_TEXT = 7.5
 """Pixels of the smallest text of a plot, on the narrowest screen."""
 
+IN_SIGHT = """() => [...document.querySelectorAll("#answer figure")]
+  .every((figure) => figure.scrollWidth <= figure.clientWidth)"""
+"""Whether no plot of an answer has to be scrolled."""
+
+RED_TEXTS = """() => {
+  const of = (colour) => {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = colour;
+    const computed = getComputedStyle(probe).color;
+    probe.remove();
+    return computed;
+  };
+  const reds = ["var(--down)", "var(--plot-c8102e, #c8102e)"].map(of);
+  return [...document.querySelectorAll("main *, header *")]
+    .filter((part) => !part.closest("svg, #replay") && part.checkVisibility())
+    .filter((part) => {
+      const { color, backgroundColor, borderLeftColor } = getComputedStyle(part);
+      return [color, backgroundColor, borderLeftColor].some((colour) => reds.includes(colour));
+    })
+    .map((part) => part.textContent.trim());
+}"""
+"""Texts outside of plots and replays that have the red of what is lost or down."""
+
 SMALLEST = """() => Math.min(...[...document.querySelectorAll("#answer svg text")]
+  .filter((text) => text.checkVisibility())
   .map((text) => [parseFloat(getComputedStyle(text).fontSize), text.getScreenCTM()])
   .map(([size, { a, b }]) => size * Math.hypot(a, b)))"""
 
@@ -98,6 +122,7 @@ def test_no_text_of_a_plot_is_small_and_no_page_is_wider_than_its_screen(
     page = opened.at(kind, width)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(SMALLEST) >= LEAST_TEXT
+    assert page.evaluate(IN_SIGHT)
 
 
 def test_contents_stay_in_view_and_open_what_they_lead_to(opened: Opening) -> None:
@@ -124,8 +149,27 @@ def test_a_dark_page_has_no_white_slab(opened: Opening, kind: str) -> None:
     assert page.evaluate(fill) != "rgb(255, 255, 255)"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_red_is_for_what_is_lost_or_down_and_not_for_what_failed(
+    opened: Opening, scheme: Literal["light", "dark"]
+) -> None:
+    page = opened.at("drill", scheme=scheme)
+    page.evaluate(OPEN_FOLDS)
+    expect(page.locator(".badge")).to_have_text("failed")
+    expect(page.locator("td.bad").first).to_contain_text("not met")
+    assert page.evaluate(RED_TEXTS) == []
+
+
+def test_a_long_silence_of_a_simulation_leaves_its_plot_room(opened: Opening) -> None:
+    page = opened.at("stall")
+    texts = texts_of(page)
+    assert "left out: 4.98 ms in which nothing was sent" in texts
+    expect(page.locator("#answer .sentence")).to_contain_text("nothing was sent for 5 ms")
+    assert texts_of(opened.at("failure")).count("time, us") == 1
+
+
 def texts_of(page: Page) -> list[str]:
-    texts: list[str] = page.locator("#answer svg text").all_text_contents()
+    texts: list[str] = page.locator("#answer .at-wide svg text").all_text_contents()
     return [text.strip() for text in texts]
 
 

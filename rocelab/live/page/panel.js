@@ -108,7 +108,7 @@ export class Panel {
         h("p", {}, h("b", { class: state }, `${SIGNS[state]} `), node.condition ? condition(node.condition) : "cannot be read"),
         h("p", { class: "muted" }, [...facts, ...daemons].join(" · ")),
         this.#terminals(node.name, daemons.length),
-        node.problem ? h("p", { class: "bad" }, node.problem) : "",
+        node.problem ? h("p", { class: "down" }, node.problem) : "",
       ],
       facts: this.#tabs({
         Ports: [this.#ports(node), queues(node.interfaces), h("button", { class: "quiet", onclick: () => this.refresh() }, "Read again")],

@@ -32,7 +32,7 @@ export class Reach {
   #show({ pairs, reached, failures }) {
     const lost = pairs - reached;
     this.shown.replaceChildren(
-      h("p", { class: lost ? "bad" : "ok", role: "status" }, `${clock(Date.now() * 1e6, 0)}: ${count(reached)} of ${count(pairs)} pairs of NICs reach.`),
+      h("p", { class: lost ? "down" : "ok", role: "status" }, `${clock(Date.now() * 1e6, 0)}: ${count(reached)} of ${count(pairs)} pairs of NICs reach.`),
       lost ? table("", ["from", "does not reach"], failures.map((row) => [this.#named(row.from), this.#named(row.to)])) : "");
   }
 

@@ -209,7 +209,7 @@ export function said(event) {
       return { tone: "", text: `flows are spread by ${event.scheme.kind}` };
     case "job":
       return event.outcome
-        ? { tone: { valid: "good", stopped: "", disturbed: "warn" }[event.outcome] ?? "bad", text: `${traffic(event)} has ended: ${event.outcome}` }
+        ? { tone: { valid: "good", stopped: "", disturbed: "warn" }[event.outcome] ?? "failed", text: `${traffic(event)} has ended: ${event.outcome}` }
         : { tone: "", text: `${traffic(event)} begins to send` };
     case "use":
       return { tone: "", text: event.user ? `${event.user} begins (process ${event.pid})` : "the lab is free again" };

@@ -40,5 +40,7 @@ def headline_card(headline: Headline) -> Card:
     low, middle, high = (
         in_unit(value, headline.unit) for value in (spread.minimum, spread.median, spread.maximum)
     )
-    title = f"{headline.title[:1].upper()}{headline.title[1:]}"
+    title = headline.title
+    if title not in ("algbw", "busbw"):
+        title = f"{title[:1].upper()}{title[1:]}"
     return Card(title, middle, f"{low} to {high}, n = {spread.n}" if low != high else "")

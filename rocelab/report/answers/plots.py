@@ -10,7 +10,17 @@ from rocelab.base.wording import counted
 from rocelab.report.answers.events import WorstEvent, is_storm, worst_event
 from rocelab.report.order import event_name
 from rocelab.report.palette import DELIVERED, EVENT, GRID, INK, LOST
-from rocelab.report.plots import MS, SMALL, figure_of, flow_label, name_axis, styled
+from rocelab.report.plots import (
+    MS,
+    SMALL,
+    add_key,
+    figure_of,
+    fitting,
+    flow_label,
+    name_axis,
+    styled,
+    title_of,
+)
 from rocelab.report.stages import draw_stages, legend_of_stages, longest_stages
 from rocelab.results.probes import FlowRecord, ProbeRun
 from rocelab.results.stages import SwitchStages
@@ -26,6 +36,9 @@ MOST_MAPPED = 24
 
 MOST_TIMES = 14
 """So many events leave room for times in the cells of their map."""
+
+MOST_NAMES = 30
+"""So many names of events fit above their map."""
 
 PALEST, DARKEST = 0.1, 0.6
 """The opacity of a cell of the map that lost least and most: its text can be read."""
@@ -66,7 +79,7 @@ def worst_event_plot(run: ProbeRun) -> Figure | None:
         axis.spines["left"].set_visible(False)
         axis.tick_params(axis="y", length=0)
     name_axis(axes[-1].xaxis, f"after {event_name(worst.number)}", unit, "lab")
-    figure.legend(handles, labels, frameon=False, ncols=8, loc="outside upper right")
+    add_key(figure, handles, labels)
     return figure
 
 
@@ -92,13 +105,14 @@ def storm_map(run: ProbeRun) -> Figure | None:
         for place, out_ns in _out_ns(flow).items():
             opacity = PALEST + (DARKEST - PALEST) * out_ns / (most_ns or 1)
             axis.barh(row, 0.96, left=place - 0.48, height=0.9, color=LOST, alpha=opacity)
-            if len(run.events) <= MOST_TIMES:
+            if len(run.events) <= fitting(MOST_TIMES):
                 text = duration(out_ns) if out_ns else "lost"
                 axis.text(place, row, text, ha="center", va="center", color=INK, fontsize=SMALL)
-    events = range(len(run.events))
+    events = range(0, len(run.events), 1 + len(run.events) // fitting(MOST_NAMES))
     axis.set_xticks(events, [event_name(place + 1) for place in events])
     axis.xaxis.tick_top()
-    axis.get_xticklabels()[worst.number - 1].set_fontweight("bold")
+    for place, name in zip(events, axis.get_xticklabels(), strict=True):
+        name.set_fontweight("bold" if place == worst.number - 1 else "normal")
     axis.set_xlim(-0.5, len(run.events) - 0.5)
     axis.set_yticks(range(len(shown_flows)), [flow_label(flow) for flow in shown_flows])
     axis.set_ylim(len(shown_flows) - 0.4, -0.6)
@@ -115,7 +129,7 @@ def storm_map(run: ProbeRun) -> Figure | None:
     more = len(flows) - len(shown_flows)
     text = f"; {counted(more, 'flow')} more lost less" if more else ""
     name_text = f"how long each event had each flow out, lab: the longer the stronger the red{text}"
-    axis.set_title(name_text)
+    axis.set_title(title_of(name_text))
     return figure
 
 

@@ -32,9 +32,9 @@ def comparison_answer(comparison: Comparison) -> Answer:
     if len(comparison.qps) > 1:
         plot = Figure("answer", partial(plots.by_queue_pairs, comparison))
     else:
-        title = f"BusBW with {queue_pairs(cell.qps)}, {cell.placement}"
+        title = f"busbw with {queue_pairs(cell.qps)}, {cell.placement}"
         plot = Figure("answer", partial(compared_bars, schemes, title))
-    return Answer(text, tuple(compared_cards(schemes, "BusBW", {})), plot)
+    return Answer(text, tuple(compared_cards(schemes, "busbw", {})), plot)
 
 
 def _busbw(cells: Sequence[CellResult]) -> Iterator[tuple[str, Spread]]:

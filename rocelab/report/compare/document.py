@@ -95,7 +95,7 @@ def comparison_document(comparison: Comparison) -> Document:
         f"{comparison.dilation:g} · {comparison.environment.started} · "
         f"{counted(len(comparison.cells), 'cell')}, {counted(comparison.repeats, 'run')} each",
         card=comparison_answer(comparison),
-        answer=(Section("BusBW, modelled, by queue pairs and placement", (_summary(comparison),)),),
+        answer=(Section("busbw, modelled, by queue pairs and placement", (_summary(comparison),)),),
     )
     return with_basis(document, comparison.basis)
 

@@ -14,7 +14,7 @@ from rocelab.base.quantities import Unit
 from rocelab.labfile.schemes.scheme_spec import SCHEMES
 from rocelab.report.compare.cells import cells_of, link_matrix, short_name, tiers_of, worst_tier
 from rocelab.report.palette import CATEGORIES, GRID, MUTED
-from rocelab.report.plots import figure_of, name_axis, styled
+from rocelab.report.plots import add_key, figure_of, name_axis, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ def by_queue_pairs(comparison: Comparison) -> Figure | None:
         grid[1][column].set_xticks(comparison.qps, [str(number) for number in comparison.qps])
         grid[1][column].set_xticks([], minor=True)
         grid[1][column].set_xlabel("queue pairs per pair of NICs")
-    name_axis(grid[0][0].yaxis, "BusBW", Unit.GB_PER_S, "modelled")
+    name_axis(grid[0][0].yaxis, "busbw", Unit.GB_PER_S, "modelled")
     name_axis(grid[1][0].yaxis, "JCT ratio")
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
+    add_key(figure, handles, labels)
     return figure
 
 
@@ -143,7 +143,7 @@ def fairness_bars(comparison: Comparison) -> Figure | None:
         axis.set_axisbelow(True)
     name_axis(axes[0].yaxis, "Jain's index")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
+    add_key(figure, handles, labels)
     return figure
 
 

@@ -57,6 +57,6 @@ def _about(cell: CellResult) -> str:
     worst = worst_tier(figures)
     mmr = "" if worst is None else f", MMR {ratio(worst.mmr or 0)} ({worst.tier} {worst.direction})"
     return (
-        f"{cell_name(cell)}: BusBW {bandwidth(figures.busbw_gbs.median)}, "
+        f"{cell_name(cell)}: busbw {bandwidth(figures.busbw_gbs.median)}, "
         f"JCT ratio {ratio(figures.jct_ratio.median)}{mmr}"
     )

@@ -24,7 +24,7 @@ from rocelab.report.palette import (
     MUTED,
     PAUSED,
 )
-from rocelab.report.plots import figure_of, name_axis, number_event, styled
+from rocelab.report.plots import figure_of, head, name_axis, number_event, styled
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares
 
@@ -97,8 +97,7 @@ def _rates(axis: Axes, fair: FairShares, scale: float) -> None:
         )
     axis.plot([], [], color=MUTED, linewidth=1.1, label="model (first seed)")
     name_axis(axis.yaxis, "goodput", Unit.GB_PER_S, "modelled")
-    axis.set_title("goodput of each sender")
-    axis.legend(frameon=False, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
+    head(axis, "goodput of each sender")
 
 
 def _queue(axis: Axes, fair: FairShares, scale: float) -> None:
@@ -124,8 +123,7 @@ def _queue(axis: Axes, fair: FairShares, scale: float) -> None:
         axis.axhline(level / size_scale, color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
         axis.annotate(name, (1.002, level / size_scale), xycoords=("axes fraction", "data"))
     name_axis(axis.yaxis, "queue", unit)
-    axis.set_title(f"queue of {fair.port.node}:{fair.port.interface}")
-    axis.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    head(axis, f"queue of {fair.port.node}:{fair.port.interface}")
 
 
 @styled
@@ -175,8 +173,7 @@ def _goodput(axis: Axes, report: JobReport, scale: float) -> None:
     )
     axis.step(edges, middle, where="post", color=MEASURED, linewidth=1.1, label="median")
     name_axis(axis.yaxis, "goodput", Unit.GB_PER_S, "modelled")
-    axis.set_title("goodput of a sender", pad=14)
-    axis.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1.02))
+    head(axis, "goodput of a sender")
 
 
 def _iterations(axis: Axes, report: JobReport, scale: float) -> None:

@@ -74,6 +74,7 @@ def html(document: Document) -> str:
         answer=answer,
         blocks=folded,
         plot=Markup("") if plot is None else draw(plot),
+        narrow_plot=Markup("") if plot is None else _for_phones(plot),
         dark=palette.page_colours(),
         anchor=lambda block: anchors[id(block)],
         tones=_CLASSES,
@@ -121,6 +122,12 @@ def draw(figure: Figure) -> Markup:
         return Markup('<p class="note">not drawn: {}: {}</p>').format(error.message, error.hint)
     # Matplotlib escapes the text it draws; names from a result cannot become markup.
     return Markup("" if drawing is None else palette.themed(plots.svg(drawing, figure.name)))  # noqa: S704
+
+
+def _for_phones(figure: Figure) -> Markup:
+    """A figure as SVG for a narrow screen."""
+    with plots.for_phones():
+        return draw(replace(figure, name=f"{figure.name}-narrow"))
 
 
 def _coded(text: str) -> Markup:

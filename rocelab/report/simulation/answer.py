@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rocelab.base.quantities import Unit, axis_unit, duration, ratio, share
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import headline_card, sentence
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
 from rocelab.report.palette import BOUND, EXCESS, GRID, LATENCY
-from rocelab.report.plots import figure_of, name_axis, styled
+from rocelab.report.plots import add_key, figure_of, name_axis, styled
 from rocelab.report.simulation import plots
 from rocelab.results.simulation import JobOutcome, SimulatedEvent, SimulationReport
 
@@ -157,6 +159,8 @@ def _events(report: SimulationReport) -> Iterator[str]:
     ]
     if waits:
         yield f"routed around after {duration(max(waits))}"
+    if (silence := plots.long_silence_ns(report)) is not None:
+        yield f"nothing was sent for {duration(silence[1] - silence[0])}"
 
 
 def _happened(event: SimulatedEvent) -> str:
@@ -187,22 +191,18 @@ def parts_plot(report: SimulationReport) -> Drawing | None:
     figure = figure_of(11, 1.1 + 0.3 * len(parts))
     axis = figure.subplots()
     scale, unit = axis_unit(max(part.whole_ns for part in parts), Unit.NS)
-    for row, part in enumerate(parts):
-        left = 0.0
-        bound_ns = min(part.bound_ns, max(0.0, part.whole_ns - part.latency_ns))
-        for length, colour in (
-            (part.latency_ns, LATENCY),
-            (bound_ns, BOUND),
-            (part.rest_ns, EXCESS),
-        ):
-            axis.barh(row, length / scale, left=left / scale, color=colour, height=0.6)
-            left += length
-    for colour, label in (
-        (LATENCY, "latency"),
-        (BOUND, "bytes, at the rate of the busiest NIC (lower bound)"),
-        (EXCESS, "longer than that"),
+    left = np.zeros(len(parts))
+    bounds = [min(part.bound_ns, max(0.0, part.whole_ns - part.latency_ns)) for part in parts]
+    for colour, label, lengths in (
+        (LATENCY, "latency", [part.latency_ns for part in parts]),
+        (BOUND, "bytes, at the rate of the busiest NIC (lower bound)", bounds),
+        (EXCESS, "longer than that", [part.rest_ns for part in parts]),
     ):
-        axis.plot([], [], color=colour, linewidth=7, label=label)
+        widths = np.array(lengths) / scale
+        axis.barh(range(len(parts)), widths, left=left, color=colour, height=0.6)
+        left += widths
+        if widths.any():
+            axis.plot([], [], color=colour, linewidth=7, label=label)
     axis.set_yticks(range(len(parts)), [part.job for part in parts])
     axis.set_ylim(len(parts) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
@@ -210,5 +210,5 @@ def parts_plot(report: SimulationReport) -> Drawing | None:
     name_axis(axis.xaxis, "time of an iteration", unit)
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
-    figure.legend(frameon=False, ncols=3, loc="outside upper right")
+    add_key(figure)
     return figure

@@ -11,7 +11,7 @@ from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import sentence
 from rocelab.report.document import Answer, Card, Figure
 from rocelab.report.palette import GRID, REDONE, RESTARTING, SLOWED, STALLED
-from rocelab.report.plots import figure_of, name_axis, styled
+from rocelab.report.plots import add_key, figure_of, name_axis, styled
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 
 if TYPE_CHECKING:
@@ -126,10 +126,12 @@ def _bars(
     for row, (_, times) in enumerate(rows):
         left = 0.0
         for seconds, (_, colour) in zip(times, parts, strict=True):
-            axis.barh(row, seconds * S / scale, left=left, color=colour, height=0.6)
+            if seconds:
+                axis.barh(row, seconds * S / scale, left=left, color=colour, height=0.6)
             left += seconds * S / scale
-    for name, colour in parts:
-        axis.plot([], [], color=colour, linewidth=7, label=name)
+    for place, (name, colour) in enumerate(parts):
+        if any(times[place] for _, times in rows):
+            axis.plot([], [], color=colour, linewidth=7, label=name)
     axis.set_yticks(range(len(rows)), [name for name, _ in rows])
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
@@ -137,7 +139,7 @@ def _bars(
     name_axis(axis.xaxis, title, unit)
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
-    figure.legend(frameon=False, ncols=4, loc="outside upper right")
+    add_key(figure)
     return figure
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.base.quantities import Unit, axis_unit, size, tick
+from rocelab.base.quantities import Unit, axis_unit, duration, size, tick
 from rocelab.base.wording import counted
 from rocelab.report.palette import CATEGORIES, EVENT, EXTREMES, GRID, MEASURED, MUTED
-from rocelab.report.plots import figure_of, name_axis, number_event, styled
+from rocelab.report.plots import figure_of, name_axis, number_event, styled, title_of
 from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ MOST_NAMES = 32
 
 FEW_NAMES = 6
 """So many stand side by side without being turned."""
+
+AROUND = 0.04
+"""How much is drawn on both sides of a silence that is left out, of the rest."""
+
+LEAST_WIDTH = 0.15
+"""The least width of a part of a plot, of the widest."""
 
 _ZONE = re.compile("^z[0-9]+-")
 
@@ -156,26 +163,59 @@ def rates(report: SimulationReport) -> Figure | None:
     """The sum of all rates over time, with failures and repairs; None for a constant rate."""
     if constant_bps(report) is not None or len(report.rate.time_ns) < 2:
         return None
+    parts_ns = _busy_parts(report)
     figure = figure_of(11, 2.8)
-    axis = figure.subplots()
     time_scale, time_unit = axis_unit(report.rate.time_ns[-1], Unit.NS)
     times = np.array(report.rate.time_ns) / time_scale
     rates_bps = np.array(report.rate.rate_bps)
     scale, unit = axis_unit(float(rates_bps.max()), Unit.BITS_PER_S)
-    axis.step(times, rates_bps / scale, where="post", color=MEASURED)
-    axis.fill_between(times, rates_bps / scale, step="post", color=EXTREMES, linewidth=0)
-    for number, event in enumerate(report.events, 1):
-        if event.start_ns / time_scale <= times[-1]:
-            number_event(axis, number, event.start_ns / time_scale)
-        for at in (event.start_ns, event.end_ns):
-            if at is not None and at / time_scale <= times[-1]:
-                axis.axvline(at / time_scale, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
-    axis.set_xlim(left=0)
-    axis.set_ylim(bottom=0)
-    name_axis(axis.xaxis, "time", time_unit)
-    name_axis(axis.yaxis, "all, on the wire", unit)
-    axis.grid(color=GRID, linewidth=0.6)
+    widths = [end - begin for begin, end in parts_ns]
+    widths = [max(width, LEAST_WIDTH * max(widths)) for width in widths]
+    axes = figure.subplots(
+        1, len(parts_ns), sharey=True, squeeze=False, gridspec_kw={"width_ratios": widths}
+    )[0]
+    for axis, (begin_ns, end_ns) in zip(axes, parts_ns, strict=True):
+        axis.step(times, rates_bps / scale, where="post", color=MEASURED)
+        axis.fill_between(times, rates_bps / scale, step="post", color=EXTREMES, linewidth=0)
+        for number, event in enumerate(report.events, 1):
+            if begin_ns <= event.start_ns <= end_ns:
+                number_event(axis, number, event.start_ns / time_scale)
+            for at in (event.start_ns, event.end_ns):
+                if at is not None and begin_ns <= at <= end_ns:
+                    axis.axvline(at / time_scale, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
+        axis.set_xlim(begin_ns / time_scale, end_ns / time_scale)
+        axis.set_ylim(bottom=0)
+        name_axis(axis.xaxis, "time", time_unit)
+        axis.grid(color=GRID, linewidth=0.6)
+    name_axis(axes[0].yaxis, "all, on the wire", unit)
+    for axis, (_, ended_ns), (began_ns, _) in zip(axes[1:], parts_ns, parts_ns[1:], strict=False):
+        left_out_ns = began_ns - ended_ns
+        axis.set_title(title_of(f"left out: {duration(left_out_ns)} in which nothing was sent"))
     return figure
+
+
+def long_silence_ns(report: SimulationReport) -> tuple[float, float] | None:
+    """From and until when nothing was sent, if that is longer than all the rest, between two times
+    in which something was; None if there is no such time."""
+    times_ns = report.rate.time_ns
+    silences = [
+        (begin, end)
+        for rate_bps, (begin, end) in zip(report.rate.rate_bps, pairwise(times_ns), strict=False)
+        if not rate_bps and begin > 0 and end < times_ns[-1]
+    ]
+    begin, end = max(silences, key=lambda span: span[1] - span[0], default=(0.0, 0.0))
+    return (begin, end) if end - begin > times_ns[-1] / 2 else None
+
+
+def _busy_parts(report: SimulationReport) -> list[tuple[float, float]]:
+    """What of the time is drawn, from and until when in ns: all but a long silence."""
+    last_ns = report.rate.time_ns[-1]
+    silence = long_silence_ns(report)
+    if silence is None:
+        return [(0.0, last_ns)]
+    begin, end = silence
+    around = AROUND * (last_ns - (end - begin))
+    return [(0.0, begin + around), (end - around, last_ns)]
 
 
 @styled

@@ -34,7 +34,7 @@ from rocelab.report.document import (
     Tone,
 )
 from rocelab.report.palette import CATEGORIES, GRID
-from rocelab.report.plots import figure_of, name_axis, styled
+from rocelab.report.plots import add_key, figure_of, name_axis, styled
 from rocelab.sim.sweep.answer import main_figure, sweep_answer
 from rocelab.sim.sweep.cells import BETWEEN_WARNINGS, WARNINGS
 from rocelab.sim.sweep.command import command_of
@@ -289,7 +289,7 @@ def small_multiples(layout: PanelLayout, rows: Sequence[Row], name: str) -> Draw
             name_axis(axis.yaxis, title_of(name), unit)
         handles, labels = grid[0][0].get_legend_handles_labels()
         if layout.lines:
-            figure.legend(handles, labels, frameon=False, ncols=4, loc="outside upper right")
+            add_key(figure, handles, labels)
         return figure
 
     return styled(draw)()

@@ -8,8 +8,8 @@ from rocelab.base.quantities import Unit
 
 TITLES: Mapping[str, tuple[str, Unit]] = {
     "iteration_time": ("iteration", Unit.NS),
-    "algbw": ("AlgBW", Unit.GB_PER_S),
-    "busbw": ("BusBW", Unit.GB_PER_S),
+    "algbw": ("algbw", Unit.GB_PER_S),
+    "busbw": ("busbw", Unit.GB_PER_S),
     "jct_ratio": ("JCT ratio", Unit.RATIO),
     "latency": ("latency", Unit.NS),
     "slowdown_p50": ("slowdown, p50", Unit.RATIO),

@@ -233,7 +233,7 @@ def test_the_page_stands_alone_and_follows_the_drafts_order() -> None:
     header = page[page.index("<th>Load Balancing Config") :]
     places = [header.index(name) for name in template]
     assert places == sorted(places)
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
 
 
 def test_the_page_draws_what_links_carried_in_each_cell_that_ran() -> None:
@@ -246,7 +246,7 @@ def test_the_page_draws_what_links_carried_in_each_cell_that_ran() -> None:
     ]
     figures = comparison().cells[0].figures
     assert figures is not None
-    assert f": BusBW {bandwidth(figures.busbw_gbs.median)}, JCT ratio" in recording.runs[0].about
+    assert f": busbw {bandwidth(figures.busbw_gbs.median)}, JCT ratio" in recording.runs[0].about
     assert "MMR 1.25 (rtsw-ctsw up)" in recording.runs[0].about
     numbers = {link["name"]: number for number, link in enumerate(recording.links)}
     for run_of_cell, packets_up in zip(recording.runs[:2], (25, 20), strict=True):

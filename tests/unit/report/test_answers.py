@@ -27,7 +27,7 @@ from rocelab.report.answers.plots import worst_event_plot
 from rocelab.report.compare.answer import comparison_answer
 from rocelab.report.document import Answer, Card
 from rocelab.report.drill import drill_document
-from rocelab.report.palette import REDONE, RESTARTING, SLOWED, STALLED
+from rocelab.report.palette import SLOWED, STALLED
 from rocelab.report.renderers.page import html
 from rocelab.report.repeats import repeat_tables
 from rocelab.report.simulation.answer import simulation_answer
@@ -422,6 +422,6 @@ def test_a_key_of_bars_has_their_colours() -> None:
     drawn = cost_plot(cost(COST))
     assert drawn is not None
     colours = [to_hex(line.get_color()) for line in drawn.legends[0].get_lines()]
-    assert colours == [STALLED, RESTARTING, REDONE, SLOWED]
+    assert colours == [STALLED, SLOWED]
     bars = {to_hex(bar.get_facecolor()) for bar in drawn.axes[0].patches}
     assert bars == set(colours)

@@ -39,7 +39,7 @@ def test_a_rate_that_does_not_change_is_a_sentence() -> None:
     report = simulated()
     constant = replace(report, rate=RateOverTime((0.0, 42.2 * MS), (12.9e15, 0.0)))
     assert rates(constant) is None
-    assert "All transfers together send 12.9 Pb/s for 42.2 ms" in html(
+    assert "All transfers together send 12.9 Pb/s on the wire for 42.2 ms" in html(
         simulation_document(constant)
     )
     rising = RateOverTime((0.0, 1 * MS, 2 * MS), (1e9, 2e9, 0.0))

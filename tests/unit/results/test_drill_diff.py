@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -288,3 +289,53 @@ def test_a_document_that_contradicts_itself_is_wrong_input_and_no_text_is_obeyed
     assert outcome.code in (0, 2), outcome.err
     assert "Traceback" not in outcome.err
     assert "\x1b" not in outcome.out + outcome.err
+
+
+def test_the_answer_names_what_differs_most_important_first(diff: DrillDiff) -> None:
+    document = difference_document(diff)
+    assert document.verdict is not None
+    assert re.fullmatch(r"\d+ of \d+ figures differ", document.verdict.text)
+    assert document.card is not None
+    sentence = document.card.sentence
+    assert sentence.startswith("Full convergence rose from 29.4 ms to 59.4 ms (+")
+    assert "p = 0.008" in sentence
+    assert "not the same experiment" in sentence
+    first, *_ = document.card.figures
+    assert (first.title, first.value) == ("Full convergence", "59.4 ms")
+    assert first.spread.endswith("; worse")
+    assert document.card.plot is not None
+    drawing = document.card.plot.draw()
+    assert drawing is not None
+    names = [label.get_text() for label in drawing.axes[0].get_yticklabels()]
+    assert names[0] == "Full convergence"
+    assert "Flows affected" not in names
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "sentence"),
+    [
+        ((1, 2), (1, 2), "too few repeats", "2 and 2 repeats are too few"),
+        (range(5), range(5), "no figure differs", "No figure differs beyond chance"),
+        ((1,) * 5, (1,) * 5, "no figure differs", "All figures are the same"),
+    ],
+)
+def test_what_is_not_told_apart_is_not_called_a_difference(
+    tmp_path: Path, old: Iterable[int], new: Iterable[int], verdict: str, sentence: str
+) -> None:
+    sides = (saved(tmp_path / name, drill(*of)) for name, of in (("old", old), ("new", new)))
+    document = difference_document(difference(*sides))
+    assert document.verdict is not None
+    assert document.card is not None
+    assert document.verdict.text == verdict
+    assert document.card.sentence.startswith(sentence)
+
+
+def test_the_command_writes_a_page_and_overwrites_none(
+    tmp_path: Path, rocelab: Callable[..., Outcome]
+) -> None:
+    sides = [saved(tmp_path / name, of_one(seed)) for name, seed in (("old", 1), ("new", 2))]
+    out = tmp_path / "out"
+    assert rocelab("drill", "diff", *sides, "--out", out).code == 0
+    assert "Two results of link-flap" in (out / "report.html").read_text()
+    assert json.loads((out / "result.json").read_text())["name"] == "link-flap"
+    assert rocelab("drill", "diff", *sides, "--out", out).code == 2
