@@ -10,6 +10,7 @@ import typer
 
 from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption, OneRunningLab, RunningLabArgument, running_lab
+from rocelab.cli.keyed import KeyedCommand
 from rocelab.linux.rights import need_root
 from rocelab.report.console import progress_bars, say, show_blocks, write_json
 from rocelab.report.document import Column, Table, columns
@@ -52,7 +53,7 @@ def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
     return [number for number in numbers if number.startswith(incomplete)]
 
 
-@app.command()
+@app.command(cls=KeyedCommand)
 def inject(
     lab: RunningLabArgument,
     kind: Annotated[

@@ -251,6 +251,8 @@ Read = Any
 _PASSED_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 _SETTINGS = {"exec": _PASSED_ON, "ping": _PASSED_ON}
 """Commands whose words after their own go to another program as they are."""
+_WITH_SETTINGS = {"scheme"}
+"""Commands with options `--set KEY=VALUE`."""
 
 
 def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
@@ -258,8 +260,10 @@ def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
     from importlib import import_module
 
     import typer
+    from typer.core import TyperCommand
 
     from rocelab.cli.app import build_app
+    from rocelab.cli.keyed import SettingCommand
 
     app = build_app()
     for name in names:
@@ -271,9 +275,12 @@ def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
                 command.help = _flowing(command.callback)
             app.add_typer(target, name=name, rich_help_panel=panel)
         else:
-            settings = _SETTINGS.get(name)
             app.command(
-                name, help=_flowing(target), rich_help_panel=panel, context_settings=settings
+                name,
+                cls=SettingCommand if name in _WITH_SETTINGS else TyperCommand,
+                help=_flowing(target),
+                rich_help_panel=panel,
+                context_settings=_SETTINGS.get(name),
             )(target)
     return app
 

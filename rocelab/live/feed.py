@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from rocelab.base.errors import ExpectationError
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.closing import Holding
@@ -105,6 +106,16 @@ class Feed(Holding):
         """Raises what ended the monitoring: ExpectationError if the lab went down."""
         if self._monitor.failure is not None:
             raise self._monitor.failure
+
+    def end(self) -> None:
+        """Tell every page why there is nothing more to see."""
+        name, failure = self.lab.name, self._monitor.failure
+        if failure is not None and not isinstance(failure, ExpectationError):
+            self.hub.close(f"rocelab live {name} has ended: {failure}")
+        self.hub.close(
+            f"lab {name} is down: bring it up with `rocelab up {name}`, then open the page that "
+            f"`rocelab live {name}` prints"
+        )
 
     def publish(self, event: Event) -> None:
         """Publish an event and change the state by it."""

@@ -64,6 +64,7 @@ def serve(
         while not feed.wait(POLL_S):
             faults.look()
             traffic.look()
+        feed.end()
         feed.check()
 
 

@@ -24,6 +24,8 @@ MOST_EVENTS = 20_000
 """How many events are kept, some 200 bytes each."""
 SHOWN_EVENTS = 500
 """How many of them a new client gets."""
+STOPPED = "rocelab live has been stopped: start it again"
+"""What pages say of a server that has ended for no other reason."""
 MOST_STEPS = 120
 """Of how many samples a slow client gets the steps: a minute's."""
 
@@ -62,6 +64,7 @@ class Hub:
         self._traffic: Mapping[str, object] = {}
         self._clients: set[Client] = set()
         self._closed = False
+        self._end = ""
 
     def publish(self, event: Mapping[str, object], apply: Callable[[], None] | None = None) -> None:
         """Add an event. `apply` changes the state that `describe` gives, at the same moment."""
@@ -118,9 +121,10 @@ class Hub:
         with self._lock:
             self._clients.discard(client)
 
-    def close(self) -> None:
-        """End the stream of every client."""
+    def close(self, text: str = STOPPED) -> None:
+        """End the stream of every client, once it has been told why; the first reason holds."""
         with self._lock:
+            self._end = self._end or text
             self._closed = True
             self._wake()
 
@@ -166,6 +170,9 @@ class Hub:
                 "steps": client.take_steps(),
             }
             yield StreamMessage("sample", _json(sample), self._id(client.position))
+        if self._end and not client.is_told:
+            client.is_told = True
+            yield StreamMessage("end", _json({"text": self._end}), self._id(client.position))
 
     def _id(self, position: int) -> str:
         return f"{self._epoch}-{position}"
@@ -185,6 +192,8 @@ class Client:
         self.metric = metric
         self.wake = wake
         self.position = position
+        self.is_told = False
+        """Whether it knows that the stream has ended."""
         self._values: dict[int, float] | None = None
         self._steps: deque[Mapping[str, object]] = deque(maxlen=MOST_STEPS)
 

@@ -790,6 +790,18 @@ def test_the_page_goes_on_when_its_server_comes_back(
         expect(page.locator("#timeline ol")).to_contain_text("rtsw1 lost carrier")
 
 
+def test_a_page_says_that_its_lab_is_down_and_what_to_do(look: Looking, tmp_path: Path) -> None:
+    with live_lab(tmp_path, "live-down") as lab, served(lab) as server:
+        page = look.at(server.url)
+        is_live(page)
+        rocelab("down", lab.name)
+        expect(page.locator("#ended")).to_contain_text(
+            "lab live-down is down: bring it up with `rocelab up live-down`"
+        )
+        expect(page.locator("#connection")).not_to_contain_text("reconnecting")
+        expect(page.locator("body")).to_have_class("stale")
+
+
 def test_vtysh_answers_in_the_page_and_what_a_shell_has_started_ends_with_its_tab_or_the_server(
     look: Looking, lab: RunningLab
 ) -> None:

@@ -81,9 +81,11 @@ addEventListener("pagehide", () => worker.postMessage({ close: true }));
 addEventListener("pageshow", ({ persisted }) => persisted && worker.postMessage({ metric: view.metric }));
 
 const take = {
-  connection({ up, refused }) {
-    const said = refused ? "refused: open the URL that rocelab live printed last" : up ? "live" : "connection lost, reconnecting";
+  connection({ up, refused, ended }) {
+    const lost = ended ? "ended" : "connection lost, reconnecting";
+    const said = refused ? "refused: open the URL that rocelab live printed last" : up ? "live" : lost;
     $("#connection [role=status]").textContent = said;
+    $("#ended").textContent = up ? "" : ended;
     $("#connection").className = up ? "up" : "lost";
     document.body.classList.toggle("stale", !up);
   },

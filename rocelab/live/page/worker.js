@@ -15,6 +15,7 @@ let values = {};
 let sampled = null;
 let lastId = "";
 let heard = 0;
+let ended = ""; // why there is no server any more, if it said so
 let connection = { up: false, refused: false };
 
 self.onmessage = ({ ports }) => self.onconnect({ ports });
@@ -45,18 +46,23 @@ function open() {
   values = {};
   source = new EventSource(`/events?metric=${metric}&since=${lastId}`);
   source.onopen = () => {
+    ended = "";
     connect({ up: true, refused: false });
     welcome();
   };
   source.onerror = () => connect({ up: false, refused: source.readyState === EventSource.CLOSED });
+  source.addEventListener("end", ({ data }) => {
+    ended = JSON.parse(data).text;
+    connect({ up: false, refused: false });
+  });
   for (const kind of ["fabric", "event", "sample"]) {
     source.addEventListener(kind, ({ data, lastEventId }) => take(kind, JSON.parse(data), lastEventId));
   }
 }
 
 function connect(now) {
-  connection = now;
-  tell({ kind: "connection", data: now });
+  connection = { ...now, ended };
+  tell({ kind: "connection", data: connection });
 }
 
 // A connection that has gone without a word, as of a tunnel, or that was refused for a while.

@@ -66,6 +66,26 @@ def test_a_mistyped_value_has_the_one_that_was_meant(
     assert f"did you mean {meant}?" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        (("fault", "inject", "t", "carrier-down", "--link", "a:b"), "keys are written `link=a:b`"),
+        (("fault", "inject", "t", "carrier-down", "--link=a:b", "--lasts", "3s"), "`link=a:b`"),
+        (("fault", "inject", "t", "--link", "a:b", "carrier-down"), "`link=a:b`"),
+        (("fault", "inject", "t", "flap", "link=a:b", "--lasts"), "`lasts=VALUE`"),
+        (("fault", "inject", "t", "carrier-down", "--jsn"), "did you mean --json?"),
+        (("scheme", "t", "flowlet", "--gap", "512us"), "keys are written `--set gap=512us`"),
+    ],
+)
+def test_a_key_that_is_written_as_an_option_has_how_it_is_written(
+    rocelab: CommandLine, line: tuple[str, ...], written: str
+) -> None:
+    outcome = rocelab(*line)
+    assert outcome.code == 2
+    assert written in outcome.err
+    assert line[0] in outcome.err.partition(":")[0]
+
+
 def test_a_nic_is_named_as_everywhere_and_never_taken_for_a_node(rocelab: CommandLine) -> None:
     line = ("path", "zone-1-1", "--dst", "srv2-1", "--sport", "5", "--src")
     assert rocelab(*line, "srv1-1:2").out == rocelab(*line, "srv1-1", "--src-nic", "2").out != ""

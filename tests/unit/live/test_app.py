@@ -23,7 +23,7 @@ from rocelab.live.events import CarrierEvent, document
 from rocelab.live.faults import FaultRequest
 from rocelab.live.history import LoadHistory
 from rocelab.live.state import METRICS, LabState
-from rocelab.live.stream import Hub
+from rocelab.live.stream import STOPPED, Hub
 from rocelab.live.traffic import NO_TRAFFIC
 from tests.unit.live.test_state import reading
 
@@ -162,7 +162,8 @@ def test_the_stream_begins_with_the_state_and_goes_on_where_it_was_left(
     since = feed.hub.snapshot()["id"]
     feed.hub.publish({"kind": "note", "text": "two"})
     feed.hub.close()
-    assert [kind for kind, _ in stream(client, "/events")] == ["fabric", "event", "event", "sample"]
+    kinds = [kind for kind, _ in stream(client, "/events")]
+    assert kinds == ["fabric", "event", "event", "sample", "end"]
     for again in (
         stream(client, "/events?metric=drops", **{"last-event-id": since}),
         stream(client, f"/events?metric=drops&since={since}"),
@@ -170,6 +171,7 @@ def test_the_stream_begins_with_the_state_and_goes_on_where_it_was_left(
         assert again == [
             ("event", {"kind": "note", "text": "two"}),
             ("sample", {"t_ns": 5, "metric": "drops", "values": {}, "traffic": {}, "steps": []}),
+            ("end", {"text": STOPPED}),
         ]
     assert not feed.hub._clients, "a stream that is over is kept"
 

@@ -163,6 +163,18 @@ def test_news_and_the_end_wake_every_client(hub: Hub) -> None:
     assert hub.is_closed
 
 
+def test_each_client_hears_once_and_last_why_the_stream_has_ended(hub: Hub) -> None:
+    client = hub.join("load", nothing)
+    client.take()
+    events(hub, 1)
+    hub.close("lab z is down")
+    hub.close()
+    told = client.take()
+    assert [message.kind for message in told] == ["event", "end"]
+    assert json.loads(told[-1].data) == {"text": "lab z is down"}
+    assert client.take() == []
+
+
 def test_a_message_is_written_as_a_server_sent_event() -> None:
     message = StreamMessage("event", '{"n":1}', "ab-7")
     assert message.encoded() == b'id: ab-7\nevent: event\ndata: {"n":1}\n\n'
