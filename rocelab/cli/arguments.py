@@ -68,7 +68,7 @@ def complete_port(ctx: typer.Context, incomplete: str) -> list[str]:
     if not colon or fabric is None:
         return complete_node(ctx, incomplete)
     ports = (link.port(node) for link in fabric.links_of.get(node, ()))
-    return [text for port in ports if (text := f"{node}:{port.interface}").startswith(incomplete)]
+    return [text for port in ports if (text := str(port)).startswith(incomplete)]
 
 
 def _nodes(ctx: typer.Context) -> Sequence[Node]:

@@ -136,7 +136,7 @@ def _print(
         choice = f"{hop.index + 1} of {hop.width}" if decided else ""
         flow_hash = f"{hop.flow_hash:#010x}" if decided else ""
         port = hop.link.port
-        rows.append((port.node, port.interface, choice, flow_hash, *_met(seen, position)))
+        rows.append((port.node, port.name, choice, flow_hash, *_met(seen, position)))
     rows.append((computed.destination, "", "", "", *_met(seen, len(computed.hops))))
     figures = ("choice", "hash", *(("probe met",) if seen else ()))
     head = (*columns(Unit.TEXT, "node", "leaves by"), *columns(Unit.FIGURE, *figures))

@@ -217,7 +217,7 @@ def _queue_line(full: _FullLink) -> str:
         "" if queue.depth_mean_bytes is None else f", {queue.depth_mean_bytes / 1e3:,.0f} kB deep"
     )
     return (
-        f"a queue built up at {queue.node}:{queue.interface}: it marked "
+        f"a queue built up at {full.link.port}: it marked "
         f"{queue.marked / max(1, queue.packets):.0%} of {queue.packets:,} packets{mean} on average"
     )
 

@@ -208,7 +208,7 @@ def named(links: tuple[Link, ...]) -> str:
     """The common name of links: `rtsw1:ctsw2`, or `rtsw1:ctsw2,ctsw2-2` for several of a node."""
     by_node: dict[str, list[str]] = {}
     for link in links:
-        by_node.setdefault(link.a.node, []).append(link.a.interface)
+        by_node.setdefault(link.a.node, []).append(link.a.name)
     return " ".join(f"{node}:{','.join(names)}" for node, names in by_node.items())
 
 

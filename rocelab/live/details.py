@@ -76,7 +76,7 @@ def _interface(link: Link, port: Port, reading: Reading) -> Mapping[str, object]
     counters = reading.ports.get(place)
     return {
         "node": port.node,
-        "interface": port.interface,
+        "interface": port.name,
         "link": link.name,
         "peer": str(link.far(port.node)),
         "address": port.address,

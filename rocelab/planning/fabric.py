@@ -392,6 +392,15 @@ class Fabric:
         return {name: tuple(links) for name, links in by_node.items()}
 
     @cached_property
+    def _port_names(self) -> dict[tuple[str, str], str]:
+        ports = (port for link in self.links for port in (link.a, link.b))
+        return {(port.node, port.interface): str(port) for port in ports}
+
+    def port_name(self, node: str, interface: str) -> str:
+        """`leaf1:et-0/0/0`, as on the switch, of an interface as Linux has it."""
+        return self._port_names.get((node, interface), f"{node}:{interface}")
+
+    @cached_property
     def link_by_name(self) -> dict[str, Link]:
         return {link.name: link for link in self.links}
 

@@ -10,7 +10,7 @@ from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import and_more, headline_card, sentence
 from rocelab.report.answers.events import event_text
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
-from rocelab.results.job import FlowOutage, Headline, JobReport, QueueFigures
+from rocelab.results.job import FlowOutage, Headline, JobReport
 from rocelab.results.lossless import Lossless
 
 LEAST_MMR = 1.2
@@ -97,7 +97,8 @@ def _dropped(report: JobReport) -> str:
     if not dropping:
         return ""
     worst = max(dropping, key=lambda queue: queue.dropped_packets)
-    return f"{counted(worst.dropped_packets, 'packet')} dropped at {_port(worst)}"
+    port = report.fabric.port_name(worst.node, worst.interface)
+    return f"{counted(worst.dropped_packets, 'packet')} dropped at {port}"
 
 
 def _sent_again(report: JobReport) -> str:
@@ -120,11 +121,8 @@ def _marked(report: JobReport) -> str:
     worst = max(marking, key=lambda queue: queue.marked)
     depth = worst.depth_max_bytes
     up_to = "" if depth is None else f" in a queue of up to {size(depth)}"
-    return f"{_port(worst)} marked {counted(worst.marked, 'packet')}{up_to}"
-
-
-def _port(queue: QueueFigures) -> str:
-    return f"{queue.node}:{queue.interface}"
+    port = report.fabric.port_name(worst.node, worst.interface)
+    return f"{port} marked {counted(worst.marked, 'packet')}{up_to}"
 
 
 def _busiest(report: JobReport) -> str:

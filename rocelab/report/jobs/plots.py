@@ -221,7 +221,7 @@ def pauses_plot(report: JobReport) -> Figure | None:
     end_ns = report.fidelity.elapsed_ns
     bars: dict[str, list[tuple[float, float]]] = {}
     for span in report.lossless.spans:
-        name = f"{span.node}:{span.interface}  by {span.peer}"
+        name = f"{report.fabric.port_name(span.node, span.interface)}  by {span.peer}"
         bars.setdefault(name, []).append((span.begin_ns, span.length_ns(end_ns)))
     rows = sorted(bars, key=lambda name: -sum(length for _, length in bars[name]))[:MAX_PAUSED]
     dilation = report.clock.dilation

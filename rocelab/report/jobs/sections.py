@@ -240,7 +240,7 @@ def _queues(report: JobReport) -> Table:
         ),
         tuple(
             (
-                f"{queue.node}:{queue.interface}",
+                report.fabric.port_name(queue.node, queue.interface),
                 queue.traffic_class,
                 queue.packets,
                 queue.marked,

@@ -32,7 +32,7 @@ def pause_table(report: JobReport, title: str) -> Table:
         ),
         tuple(
             (
-                f"{port.node}:{port.interface}",
+                report.fabric.port_name(port.node, port.interface),
                 port.traffic_class,
                 port.peer,
                 port.transitions,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocelab.base.errors import InputError
+from rocelab.faults.asked import asked_fault
+from rocelab.faults.base import SeriesSpec
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector, node_name, with_names
 from rocelab.labfile.model import LabSpec
@@ -90,6 +92,14 @@ def test_a_link_is_found_by_port_interface_neighbour_and_number(
     fabric: Fabric, selector: object, link: str
 ) -> None:
     assert LinkSelector.model_validate(selector).find(fabric).name == link
+
+
+def test_ports_are_named_as_on_the_switch_wherever_a_fault_is_written(fabric: Fabric) -> None:
+    fault = asked_fault("carrier-down", ["link=leaf1:eth1-2"])
+    assert not isinstance(fault, SeriesSpec)
+    assert fault.resolve(fabric).subject == "leaf1:eth1/2"
+    assert fabric.port_name("leaf1", "eth1-2") == "leaf1:eth1/2"
+    assert fabric.port_name("leaf1", "eth9") == "leaf1:eth9"
 
 
 def test_a_switch_without_tiers_has_no_uplink_to_a_server(fabric: Fabric) -> None:
