@@ -52,6 +52,7 @@ _TIMES = (
     ("ns", 1, 0),
 )
 _LEAST_PERCENT = 0.01
+_LEAST_WHOLE = 0.01
 
 
 def _prefixed(unit: str, thousand: int, *prefixes: str) -> tuple[tuple[str, int, int], ...]:
@@ -116,6 +117,11 @@ def share(value: float) -> str:
     if 0 < percent < _LEAST_PERCENT:
         return f"< {_LEAST_PERCENT}%"
     return f"{_plain(float(_decimal(percent, 2 if abs(percent) < 1 else 1)))}%"
+
+
+def whole_share(value: float) -> str:
+    """A share in whole percent, below 1% with decimals: `67%`, `0.42%`; for sentences."""
+    return share(value) if abs(value) < _LEAST_WHOLE else f"{_decimal(100 * value, 0)}%"
 
 
 def change(value: float) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rocelab.base.quantities import whole_share
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import suspects
 from rocelab.jobs.performance import wire_overhead_bytes
@@ -183,19 +184,22 @@ def _verdict(case: Case, full: _FullLink, cause: Cause) -> CauseVerdict:
     evidence = [_queue_line(full)]
     if cause is Cause.CONGESTED_LINK:
         evidence.append(
-            f"of {total / 1e6:,.1f} MB that crossed it {full.foreign:.0%} were not of this job"
+            f"of {total / 1e6:,.1f} MB that crossed it {whole_share(full.foreign)} were not of "
+            "this job"
         )
     else:
         rate = full.link.link.rate_bps / 1e9
         evidence.append(
-            f"it carried {full.reached:.0%} of its {rate:,.0f} Gb/s while the job used it most; "
-            f"round trips took {full.stretch:.1f} times as long as the queues explain at that rate"
+            f"it carried {whole_share(full.reached)} of its {rate:,.0f} Gb/s while the job used it "
+            f"most; round trips took {full.stretch:.1f} times as long as the queues explain at "
+            "that rate"
         )
     crossing = sum(flow.ce for flow in full.flows)
     packets = sum(flow.packets for flow in full.flows)
+    marked = whole_share(crossing / max(1, packets))
     evidence.append(
-        f"the {len(full.flows)} queue pairs that cross it got {crossing / max(1, packets):.0%} of "
-        "their packets with a mark (CE)"
+        f"the {len(full.flows)} queue pairs that cross it got {marked} of their packets with a "
+        "mark (CE)"
     )
     if queue.dropped_packets:
         evidence.append(f"its queue dropped {queue.dropped_packets:,} packets")
@@ -216,9 +220,10 @@ def _queue_line(full: _FullLink) -> str:
     mean = (
         "" if queue.depth_mean_bytes is None else f", {queue.depth_mean_bytes / 1e3:,.0f} kB deep"
     )
+    marked = whole_share(queue.marked / max(1, queue.packets))
     return (
-        f"a queue built up at {full.link.port}: it marked "
-        f"{queue.marked / max(1, queue.packets):.0%} of {queue.packets:,} packets{mean} on average"
+        f"a queue built up at {full.link.port}: it marked {marked} of {queue.packets:,} "
+        f"packets{mean} on average"
     )
 
 

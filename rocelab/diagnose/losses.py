@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.base.quantities import share
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import FlowPaths, named, suspects
 from rocelab.planning.fabric import DirectedLink
@@ -136,7 +137,7 @@ def _verdict(
     evidence = [
         f"the {int(crossing.sum())} queue pairs that cross {where} lost packets "
         f"{losses[crossing].sum():,.0f} times in {packets:,} "
-        f"({losses[crossing].sum() / packets:.2%}) and sent {inside:,} again",
+        f"({share(losses[crossing].sum() / packets)}) and sent {inside:,} again",
         f"the {int((~crossing).sum())} that do not: {losses[~crossing].sum():,.0f} times, "
         f"{sum(again) - inside:,} sent again",
         "no queue in front of it dropped a packet",

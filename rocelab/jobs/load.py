@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocelab.base.quantities import whole_share
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import roofline_ns, wire_overhead_bytes
 
@@ -75,7 +76,7 @@ def warning(plans: Sequence[JobPlan], cpu_count: int) -> str | None:
     what = "this job is" if len(plans) == 1 else "these jobs are"
     return (
         f"at dilation {plans[0].dilation:g} {what} {load.packets_per_s:,.0f} packets/s, about "
-        f"{load.cpu_share:.0%} of this machine's {cpu_count} CPUs; it would fit with "
+        f"{whole_share(load.cpu_share)} of this machine's {cpu_count} CPUs; it would fit with "
         f"`--dilation {load.dilation:.0f}` of `rocelab up`, or of `rocelab drill run`"
     )
 

@@ -15,6 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from rocelab.base import quantities
+from rocelab.base.quantities import share as share_text
+from rocelab.base.quantities import whole_share
 from rocelab.base.wording import listed
 from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.queues import plan_queues
@@ -46,12 +48,12 @@ def judged(
     seen = f"other traffic during the jobs: {_described(with_others)}"
     if worst is not None:
         seen += (
-            f"; on ports where jobs sent as well, it used at most {taken[worst]:.2%} of the time, "
-            f"at {_name(worst)}{_iteration_clause(jobs, taken[worst] * elapsed_s)}"
+            f"; on ports where jobs sent as well, it used at most {share_text(taken[worst])} of "
+            f"the time, at {_name(worst)}{_iteration_clause(jobs, taken[worst] * elapsed_s)}"
         )
     problems = [
-        f"not valid because other traffic took up to {share:.1%} of the time of {_name(place)}, "
-        f"where jobs sent too (the limit is {LOST_TIME_LIMIT:.0%})"
+        f"not valid because other traffic took up to {share_text(share)} of the time of "
+        f"{_name(place)}, where jobs sent too (the limit is {LOST_TIME_LIMIT:.0%})"
         for place, share in taken.items()
         if share > LOST_TIME_LIMIT
     ]
@@ -70,7 +72,7 @@ def _iteration_clause(jobs: Sequence[JobResult], taken_s: float) -> str:
     shortest_ns = min((int(times_ns.min()) for times_ns in iterations), default=0)
     if taken_s * 1e9 <= LOST_TIME_LIMIT * shortest_ns or not shortest_ns:
         return ""
-    return f", and an iteration may be {taken_s * 1e9 / shortest_ns:.0%} longer for it"
+    return f", and an iteration may be {whole_share(taken_s * 1e9 / shortest_ns)} longer for it"
 
 
 def _in_queues_of(

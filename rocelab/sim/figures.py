@@ -254,7 +254,7 @@ def _headlines(
     ratios = [jct_ratio(time_ns, roofline_ns) for time_ns in times_ns]
     rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
     if latency_ns:
-        rows.append(("latency", "of it latency", "ns", [latency_ns]))
+        rows.append(("latency", "latency in an iteration", "ns", [latency_ns]))
     return tuple(
         Headline(name, title, unit, "iterations", spread(values), None)
         for name, title, unit, values in rows

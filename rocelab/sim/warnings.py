@@ -15,6 +15,7 @@ import numpy as np
 from rocelab.base import quantities
 from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
+from rocelab.base.quantities import whole_share
 from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.jobplan import message_bytes
@@ -355,9 +356,9 @@ def _within_servers(simulation: Simulation, number: int) -> list[str]:
         else ". On rails a ring of `placement: topology-aware` stays on its leaf"
     )
     return [
-        f"{job.name}: {share:.0%} of its bytes go from one NIC to another of the same server (as "
-        f"{ends[0]} to {ends[1]}) through leaves and spines, since these NICs are on different "
-        f"leaves; real servers use NVLink there, which is not simulated{advice}"
+        f"{job.name}: {whole_share(share)} of its bytes go from one NIC to another of the same "
+        f"server (as {ends[0]} to {ends[1]}) through leaves and spines, since these NICs are on "
+        f"different leaves; real servers use NVLink there, which is not simulated{advice}"
     ]
 
 
@@ -408,7 +409,8 @@ def _overtaking(simulation: Simulation) -> Iterator[str]:
         if (share := OVERTAKING.get(algorithm)) is not None:
             yield (
                 f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; "
-                f"merged, a {algorithm} allreduce takes up to {share:.0%} more or less time"
+                f"merged, a {algorithm} allreduce takes up to {whole_share(share)} more or less "
+                "time"
             )
 
 

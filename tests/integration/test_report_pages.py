@@ -163,7 +163,7 @@ def test_red_is_for_what_is_lost_or_down_and_not_for_what_failed(
 def test_a_long_silence_of_a_simulation_leaves_its_plot_room(opened: Opening) -> None:
     page = opened.at("stall")
     texts = texts_of(page)
-    assert "left out: 4.98 ms in which nothing was sent" in texts
+    assert "before this nothing was sent for 5 ms" in texts
     expect(page.locator("#answer .sentence")).to_contain_text("nothing was sent for 5 ms")
     assert texts_of(opened.at("failure")).count("time, us") == 1
 

@@ -72,17 +72,19 @@ def time_parts(report: SimulationReport) -> list[TimeParts]:
 def simulation_answer(report: SimulationReport) -> Answer:
     """The answer of a simulation, about the job that is longest over its lower bound."""
     worst = max(report.jobs, key=_bound_ratio)
-    text = sentence(
-        f"{report.method.hosts}: {_reached(report, worst)}",
-        _busiest(report, worst),
-        _lost(report),
-        *_events(report),
-    )
+    # A load that is uneven is not what holds up a job that waits for a failure.
+    busiest = "" if _is_silent(report) else _busiest(report, worst)
+    reached = f"{report.method.hosts}: {_reached(report, worst)}"
+    text = sentence(reached, busiest, _lost(report), *_events(report))
     if report.events:
         plot = Figure("answer", partial(plots.rates, report))
     else:
         plot = Figure("answer", partial(parts_plot, report))
     return Answer(text, _cards(report, worst), plot)
+
+
+def _is_silent(report: SimulationReport) -> bool:
+    return plots.long_silence_ns(report) is not None
 
 
 def _bound_ratio(job: JobOutcome) -> float:
@@ -181,6 +183,10 @@ def _cards(report: SimulationReport, job: JobOutcome) -> tuple[Card, ...]:
     return tuple(cards[:MOST_FIGURES])
 
 
+LEAST_SEEN = 0.002
+"""A part that is shorter than that share of the longest bar is not in its key: it is not seen."""
+
+
 @styled
 def parts_plot(report: SimulationReport) -> Drawing | None:
     """A bar per job: the latency, the bytes at the rate of its busiest NIC, and the wait; those
@@ -201,7 +207,7 @@ def parts_plot(report: SimulationReport) -> Drawing | None:
         widths = np.array(lengths) / scale
         axis.barh(range(len(parts)), widths, left=left, color=colour, height=0.6)
         left += widths
-        if widths.any():
+        if widths.max() > LEAST_SEEN * max(part.whole_ns for part in parts) / scale:
             axis.plot([], [], color=colour, linewidth=7, label=label)
     axis.set_yticks(range(len(parts)), [part.job for part in parts])
     axis.set_ylim(len(parts) - 0.4, -0.6)

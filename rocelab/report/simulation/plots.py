@@ -16,7 +16,7 @@ import numpy as np
 from rocelab.base.quantities import Unit, axis_unit, duration, size, tick
 from rocelab.base.wording import counted
 from rocelab.report.palette import CATEGORIES, EVENT, EXTREMES, GRID, MEASURED, MUTED
-from rocelab.report.plots import figure_of, name_axis, number_event, styled, title_of
+from rocelab.report.plots import figure_of, fitting, name_axis, number_event, styled, title_of
 from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def rates(report: SimulationReport) -> Figure | None:
         return None
     parts_ns = _busy_parts(report)
     figure = figure_of(11, 2.8)
-    time_scale, time_unit = axis_unit(report.rate.time_ns[-1], Unit.NS)
+    time_scale, time_unit = axis_unit(parts_ns[-1][1], Unit.NS)
     times = np.array(report.rate.time_ns) / time_scale
     rates_bps = np.array(report.rate.rate_bps)
     scale, unit = axis_unit(float(rates_bps.max()), Unit.BITS_PER_S)
@@ -174,7 +174,7 @@ def rates(report: SimulationReport) -> Figure | None:
     axes = figure.subplots(
         1, len(parts_ns), sharey=True, squeeze=False, gridspec_kw={"width_ratios": widths}
     )[0]
-    for axis, (begin_ns, end_ns) in zip(axes, parts_ns, strict=True):
+    for axis, (begin_ns, end_ns), width in zip(axes, parts_ns, widths, strict=True):
         axis.step(times, rates_bps / scale, where="post", color=MEASURED)
         axis.fill_between(times, rates_bps / scale, step="post", color=EXTREMES, linewidth=0)
         for number, event in enumerate(report.events, 1):
@@ -184,38 +184,53 @@ def rates(report: SimulationReport) -> Figure | None:
                 if at is not None and begin_ns <= at <= end_ns:
                     axis.axvline(at / time_scale, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
         axis.set_xlim(begin_ns / time_scale, end_ns / time_scale)
+        axis.locator_params(axis="x", nbins=max(1, int(fitting(9) * width / sum(widths))))
         axis.set_ylim(bottom=0)
         name_axis(axis.xaxis, "time", time_unit)
         axis.grid(color=GRID, linewidth=0.6)
     name_axis(axes[0].yaxis, "all, on the wire", unit)
-    for axis, (_, ended_ns), (began_ns, _) in zip(axes[1:], parts_ns, parts_ns[1:], strict=False):
-        left_out_ns = began_ns - ended_ns
-        axis.set_title(title_of(f"left out: {duration(left_out_ns)} in which nothing was sent"))
+    silence = long_silence_ns(report)
+    if silence is not None:
+        silent = duration(silence[1] - silence[0])
+        axes[1].set_title(title_of(f"before this nothing was sent for {silent}"))
     return figure
 
 
 def long_silence_ns(report: SimulationReport) -> tuple[float, float] | None:
     """From and until when nothing was sent, if that is longer than all the rest, between two times
     in which something was; None if there is no such time."""
-    times_ns = report.rate.time_ns
-    silences = [
-        (begin, end)
-        for rate_bps, (begin, end) in zip(report.rate.rate_bps, pairwise(times_ns), strict=False)
-        if not rate_bps and begin > 0 and end < times_ns[-1]
-    ]
-    begin, end = max(silences, key=lambda span: span[1] - span[0], default=(0.0, 0.0))
-    return (begin, end) if end - begin > times_ns[-1] / 2 else None
+    sending = _sending_ns(report)
+    gaps = [(ended, began) for (_, ended), (began, _) in pairwise(sending)]
+    if not gaps:
+        return None
+    begin, end = max(gaps, key=lambda gap: gap[1] - gap[0])
+    return (begin, end) if end - begin > sending[-1][1] / 2 else None
+
+
+def _sending_ns(report: SimulationReport) -> list[tuple[float, float]]:
+    """From and until when something was sent, each time without a break."""
+    spans: list[tuple[float, float]] = []
+    for rate_bps, (begin, end) in zip(
+        report.rate.rate_bps, pairwise(report.rate.time_ns), strict=False
+    ):
+        if rate_bps and spans and spans[-1][1] == begin:
+            spans[-1] = (spans[-1][0], end)
+        elif rate_bps:
+            spans.append((begin, end))
+    return spans
 
 
 def _busy_parts(report: SimulationReport) -> list[tuple[float, float]]:
-    """What of the time is drawn, from and until when in ns: all but a long silence."""
-    last_ns = report.rate.time_ns[-1]
+    """What of the time is drawn, from and until when in ns: until the last byte, without a long
+    silence."""
+    sending = _sending_ns(report)
+    last_ns = sending[-1][1] if sending else report.rate.time_ns[-1]
     silence = long_silence_ns(report)
     if silence is None:
         return [(0.0, last_ns)]
     begin, end = silence
     around = AROUND * (last_ns - (end - begin))
-    return [(0.0, begin + around), (end - around, last_ns)]
+    return [(0.0, begin + around), (end - around, last_ns + around)]
 
 
 @styled

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from rocelab.base import quantities
-from rocelab.base.quantities import Unit, axis_unit, change, formatted, tick
+from rocelab.base.quantities import Unit, axis_unit, change, formatted, tick, whole_share
 
 ROOT = Path(__file__).parents[3]
 CASES = json.loads((ROOT / "tests/data/quantities.json").read_text())
@@ -78,3 +81,24 @@ def test_memory_has_binary_prefixes_and_sizes_decimal_ones() -> None:
 def test_every_unit_is_written() -> None:
     assert all(formatted(1, unit) for unit in Unit)
     assert (change(1 / 3), change(-0.07)) == ("+33.3%", "-7%")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0%"),
+        (0.0042, "0.42%"),
+        (0.00001, "< 0.01%"),
+        (0.01, "1%"),
+        (0.666, "67%"),
+        (12, "1200%"),
+    ],
+)
+def test_a_share_in_a_sentence_is_whole_but_below_1_percent(value: float, text: str) -> None:
+    assert whole_share(value) == text
+
+
+def test_no_share_that_is_measured_is_written_without_the_formatter() -> None:
+    written = re.compile(r"\{(?![A-Z_.]+:)[^{}]+:\.\d%\}")
+    files = (ROOT / "rocelab").rglob("*.py")
+    assert [file.name for file in files if written.search(file.read_text())] == []

@@ -81,7 +81,9 @@ def with_times(times_ns: list[float], latency_ns: float) -> SimulationReport:
         Headline(
             "iteration_time", "time of an iteration", "ns", "iterations", spread(times_ns), None
         ),
-        Headline("latency", "of it latency", "ns", "iterations", spread([latency_ns]), None),
+        Headline(
+            "latency", "latency in an iteration", "ns", "iterations", spread([latency_ns]), None
+        ),
     )
     job = replace(job, headlines=headlines, iterations_ns=tuple(times_ns), roofline_ns=42 * MS)
     return replace(simulated(), jobs=(job,))
