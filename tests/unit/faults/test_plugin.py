@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,11 @@ from rocelab.report.renderers.markdown import markdown_of
 from rocelab.report.renderers.page import html
 from rocelab.results.difference import difference
 from rocelab.results.drill import read_drill_result
+from rocelab.report import plots
 from rocelab.results.gate import gate
 from tests.helpers import report_sample
 
+plots.svg = lambda figure, name: f'<svg id="{name}"></svg>'  # most of a page's time
 if sys.argv[1] == "write":
     spec = report_sample.expecting({"flows_sent": "> 100"})
     result = report_sample.result(report_sample.repeat(1), spec=spec)
@@ -87,8 +90,18 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     return environment
 
 
-def test_the_command_line_knows_it(there: PluginEnvironment) -> None:
-    document = json.loads(there.rocelab("fault", "kinds", "--json").stdout)
+@pytest.fixture(scope="module")
+def commands(there: PluginEnvironment) -> dict[str, subprocess.CompletedProcess[str]]:
+    """What commands say of it, by their first word."""
+    (there.folder / "digging.yaml").write_text(DRILL)
+    lines = (("fault", "kinds", "--json"), ("drill", "show", "digging.yaml"), ("doctor", "--json"))
+    return {line[0]: done for line, done in zip(lines, there.in_turn(*lines), strict=True)}
+
+
+def test_the_command_line_knows_it(
+    commands: dict[str, subprocess.CompletedProcess[str]],
+) -> None:
+    document = json.loads(commands["fault"].stdout)
     kinds = {kind["name"]: kind for kind in document}
     assert kinds["duct-cut"]["meaning"].startswith("Somebody digs")
     keys = {key["name"]: key for key in kinds["duct-cut"]["keys"]}
@@ -99,9 +112,8 @@ def test_the_command_line_knows_it(there: PluginEnvironment) -> None:
     assert "duct-fire" not in kinds
 
 
-def test_a_drill_knows_it(there: PluginEnvironment, tmp_path: Path) -> None:
-    (tmp_path / "digging.yaml").write_text(DRILL)
-    outcome = there.rocelab("drill", "show", "digging.yaml", cwd=tmp_path)
+def test_a_drill_knows_it(commands: dict[str, subprocess.CompletedProcess[str]]) -> None:
+    outcome = commands["drill"]
     assert (outcome.returncode, outcome.stderr) == (0, "")
     assert "duct-cut" in outcome.stdout
     assert "flows sent" in outcome.stdout
@@ -126,9 +138,9 @@ def test_python_the_schema_and_completion_know_it(there: PluginEnvironment, tmp_
 
 
 def test_doctor_says_what_a_package_adds_and_why_the_rest_is_refused(
-    there: PluginEnvironment,
+    commands: dict[str, subprocess.CompletedProcess[str]],
 ) -> None:
-    checks = json.loads(there.rocelab("doctor", "--json").stdout)["checks"]
+    checks = json.loads(commands["doctor"].stdout)["checks"]
     (check,) = [check for check in checks if check["name"] == "lab-faults 1.2"]
     assert check["found"] == "kind of fault duct-cut, KPI flows"
     assert not check["ok"]

@@ -4,6 +4,7 @@ where no lab has them."""
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -44,41 +45,68 @@ scheme: {kind: modulo, ways: 4}
 """
 
 
+Commands = dict[tuple[str, ...], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
+    folder = tmp_path_factory.mktemp("hashing")
+    return PluginEnvironment.with_package(folder, "lab_hashing", POINTS)
+
+
 @pytest.fixture
 def there(tmp_path: Path) -> PluginEnvironment:
     return PluginEnvironment.with_package(tmp_path, "lab_hashing", POINTS)
 
 
-def test_flows_led_at_once_take_the_links_that_each_takes_alone(there: PluginEnvironment) -> None:
-    done = there.run(EACH_ALONE_AND_ALL_AT_ONCE)
+def test_flows_led_at_once_take_the_links_that_each_takes_alone(
+    unchanged: PluginEnvironment,
+) -> None:
+    done = unchanged.run(EACH_ALONE_AND_ALL_AT_ONCE)
     assert done.stdout == "3\n", done.stderr
 
 
-def test_a_lab_file_and_options_name_them(there: PluginEnvironment) -> None:
-    (there.folder / "turns.yaml").write_text(LAB)
-    asked = ("predict", "turns.yaml", *JOB, "--json")
-    predicted = [
-        there.rocelab(*asked, *options)
-        for options in ((), ("--scheme", "chosen-fields"), ("--scheme", "ecmp"))
-    ]
+@pytest.fixture(scope="module")
+def commands(unchanged: PluginEnvironment) -> Commands:
+    """What commands say of them, by their first words."""
+    folder = unchanged.folder
+    (folder / "turns.yaml").write_text(LAB)
+    (folder / "few.yaml").write_text(LAB.replace("ways: 4", "ways: 0"))
+    (folder / "unknown.yaml").write_text(LAB.replace("modulo", "modula"))
+    (folder / "first.yaml").write_text(LAB.replace("{kind: modulo, ways: 4}", "first-way"))
+    lines: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("predict", "turns.yaml"): (*JOB, "--json"),
+        ("predict", "turns.yaml", "--scheme", "chosen-fields"): (*JOB, "--json"),
+        ("predict", "turns.yaml", "--scheme", "ecmp"): (*JOB, "--json"),
+        ("simulate", "turns.yaml"): (*JOB, "--json"),
+        ("predict", "first.yaml"): JOB,
+        ("simulate", "first.yaml"): JOB,
+        ("plan", "few.yaml"): (),
+        ("plan", "unknown.yaml"): (),
+        ("schema",): (),
+    }
+    whole = (first + others for first, others in lines.items())
+    return dict(zip(lines, unchanged.in_turn(*whole, NUMBA_DISABLE_JIT="1"), strict=True))
+
+
+def test_a_lab_file_and_options_name_them(commands: Commands) -> None:
+    options = ((), ("--scheme", "chosen-fields"), ("--scheme", "ecmp"))
+    predicted = [commands["predict", "turns.yaml", *words] for words in options]
     assert [process.returncode for process in predicted] == [0, 0, 0], predicted[0].stderr
     loads = [json.dumps(json.loads(process.stdout)["links"]) for process in predicted]
     assert len(set(loads)) == 3
-    simulated = there.rocelab("simulate", "turns.yaml", *JOB, "--json", NUMBA_DISABLE_JIT="1")
+    simulated = commands["simulate", "turns.yaml"]
     assert not simulated.returncode, simulated.stderr
 
 
-def test_their_keys_and_names_are_checked_as_ours(there: PluginEnvironment) -> None:
-    (there.folder / "turns.yaml").write_text(LAB.replace("ways: 4", "ways: 0"))
-    wrong = there.rocelab("plan", "turns.yaml")
-    assert "turns.yaml:4: scheme.ways: expected a whole number from 1 to 256" in wrong.stderr
-    (there.folder / "turns.yaml").write_text(LAB.replace("modulo", "modula"))
-    unknown = there.rocelab("plan", "turns.yaml")
-    assert "did you mean modulo?" in unknown.stderr
+def test_their_keys_and_names_are_checked_as_ours(commands: Commands) -> None:
+    wrong = commands["plan", "few.yaml"]
+    assert "few.yaml:4: scheme.ways: expected a whole number from 1 to 256" in wrong.stderr
+    assert "did you mean modulo?" in commands["plan", "unknown.yaml"].stderr
 
 
 def test_a_scheme_without_a_program_is_refused_where_a_lab_would_have_it(
-    there: PluginEnvironment,
+    unchanged: PluginEnvironment,
 ) -> None:
     program = """
 from rocelab.base.errors import InputError
@@ -90,12 +118,12 @@ try:
 except InputError as error:
     print(error.message)
 """
-    done = there.run(program)
+    done = unchanged.run(program)
     assert done.stdout == "scheme modulo has no program for a lab\n", done.stderr
 
 
-def test_a_lab_s_schema_has_them(there: PluginEnvironment) -> None:
-    schema = json.loads(there.rocelab("schema").stdout)
+def test_a_lab_s_schema_has_them(commands: Commands) -> None:
+    schema = json.loads(commands[("schema",)].stdout)
     assert {"chosen-fields", "modulo"} <= set(schema["properties"]["scheme"]["anyOf"][0]["enum"])
 
 
@@ -109,14 +137,13 @@ def test_one_that_is_broken_is_named(there: PluginEnvironment) -> None:
 
 
 def test_what_a_controller_of_a_package_does_is_neither_predicted_nor_simulated(
-    there: PluginEnvironment,
+    commands: Commands,
 ) -> None:
-    (there.folder / "turns.yaml").write_text(LAB.replace("{kind: modulo, ways: 4}", "first-way"))
     for command, reason in (
         ("predict", "a controller places flows while the lab runs: loads cannot be predicted"),
         ("simulate", "what the controller of scheme first-way decides is not simulated"),
     ):
-        refused = there.rocelab(command, "turns.yaml", *JOB)
+        refused = commands[command, "first.yaml"]
         assert refused.returncode == 2
         assert reason in refused.stderr
 

@@ -27,11 +27,9 @@ done = ran([
     flow([10, 12], congestion={{"kind": "paced", "part": 2}}),
     flow([20, 22], dcqcn="sigcomm15"),
 ])
-print(json.dumps([finish_ps(done), done.cnps.tolist()]))
+alone = ran([flow([place, place + 2], dcqcn="sigcomm15") for place in (0, 10, 20)])
+print(json.dumps([finish_ps(done), done.cnps.tolist(), finish_ps(alone)]))
 """
-DCQCN_ALONE = BESIDE_DCQCN.replace('congestion="paced"', 'dcqcn="sigcomm15"').replace(
-    'congestion={"kind": "paced", "part": 2}', 'dcqcn="sigcomm15"'
-)
 JOBS = """
 jobs:
   - name: slow
@@ -59,30 +57,28 @@ def test_a_control_of_a_plug_in_runs_beside_dcqcn(
     cache = str(there.folder / "cache")
     done = there.run(BESIDE_DCQCN, NUMBA_DISABLE_JIT=interpreted, NUMBA_CACHE_DIR=cache)
     assert not done.returncode, done.stderr
-    (quarter, half, dcqcn), cnps = json.loads(done.stdout)
+    (quarter, half, dcqcn), cnps, alone = json.loads(done.stdout)
     assert end_ps(4) < quarter < end_ps(4) + 2 * ACK_PS, "the last ACK waits for a CNP"
     assert end_ps(2) < half < end_ps(2) + 2 * ACK_PS
     assert cnps == [PACKETS, PACKETS, 1]
-    alone = there.run(DCQCN_ALONE, NUMBA_DISABLE_JIT="1")
-    assert json.loads(alone.stdout)[0] == [dcqcn] * 3
+    assert alone == [dcqcn] * 3
 
 
-def test_a_job_file_names_it_with_its_parameters(there: PluginEnvironment) -> None:
+def test_a_job_file_names_it_with_parameters_that_are_checked_as_ours(
+    there: PluginEnvironment,
+) -> None:
     (there.folder / "jobs.yaml").write_text(JOBS)
-    options = ("--job", "jobs.yaml", "--engine", "packets", "--json")
-    done = there.rocelab("simulate", "two-leaves", *options, NUMBA_DISABLE_JIT="1")
+    (there.folder / "none.yaml").write_text(JOBS.replace("part: 8", "part: 0"))
+    (there.folder / "unknown.yaml").write_text(JOBS.replace("paced", "pased"))
+    line = ("simulate", "two-leaves", "--engine", "packets", "--json", "--job")
+    files = ("jobs.yaml", "none.yaml", "unknown.yaml")
+    lines = ((*line, file) for file in files)
+    done, wrong, unknown = there.in_turn(*lines, NUMBA_DISABLE_JIT="1")
     assert not done.returncode, done.stderr
     slow, quick = (job["iterations_ns"][0] for job in json.loads(done.stdout)["jobs"])
     assert 6 < slow / quick < 8, "of eight, less what a way takes"
-
-
-def test_its_parameters_are_checked_as_ours(there: PluginEnvironment) -> None:
-    (there.folder / "jobs.yaml").write_text(JOBS.replace("part: 8", "part: 0"))
-    wrong = there.rocelab("simulate", "two-leaves", "--job", "jobs.yaml")
     assert wrong.returncode == 2
-    assert "jobs.yaml:5: jobs[0].collective.transport.congestion.part" in wrong.stderr
-    (there.folder / "jobs.yaml").write_text(JOBS.replace("paced", "pased"))
-    unknown = there.rocelab("simulate", "two-leaves", "--job", "jobs.yaml")
+    assert "none.yaml:5: jobs[0].collective.transport.congestion.part" in wrong.stderr
     assert "did you mean paced?" in unknown.stderr
 
 
