@@ -21,6 +21,7 @@ from rocelab.cli.arguments import (
     running_lab,
 )
 from rocelab.cli.options import takes_options
+from rocelab.cli.tenants import print_segments
 from rocelab.lab.kind import UpOptions
 from rocelab.linux.rights import need_root
 from rocelab.report.console import note, progress_bars, say, seconds_table, show_blocks, write_json
@@ -303,6 +304,7 @@ def _print_status(state: LabStatus) -> None:
             say(problem)
     if state.lossless is not None:
         _print_lossless(state.lossless)
+    print_segments(state)
     for sentence in sentences(state.deviations):
         say(sentence)
     servers = len(state.nodes) - len(switches)
@@ -310,6 +312,8 @@ def _print_status(state: LabStatus) -> None:
         verdict = "converged"
     elif faulty:
         verdict = f"{len(faulty)} switches are not as planned"
+    elif not state.tenants_whole:
+        verdict = "tenants are not as planned"
     elif state.broken_processes:
         verdict = "; ".join(state.broken_processes)
     else:

@@ -62,6 +62,7 @@ def path(
     from rocelab.jobs.placement import find_nic
     from rocelab.lab.lab import RunningLab
     from rocelab.planning.fabric import RouteBasis
+    from rocelab.planning.tenancy import forwarded_to
     from rocelab.record import not_up
     from rocelab.routes.path import walk
     from rocelab.routes.planned import planned_fibs
@@ -76,7 +77,7 @@ def path(
     elif probe:
         raise not_up(fabric.name, f"there is nothing to probe: bring it up with `rocelab up {lab}`")
     else:
-        fib_of = planned_fibs(fabric, fabric.prefixes_holding(destination.ip))
+        fib_of = planned_fibs(fabric, fabric.prefixes_holding(forwarded_to(fabric, destination)))
     if probe and dport != _ROCE_PORT:
         raise InputError(f"probes are RoCEv2 packets: --dport can only be {_ROCE_PORT}")
     steering = None if up is None else up.steering.model()
@@ -130,6 +131,12 @@ def _print(
         f"lab {lab}, UDP {_end(flow.source, flow.source_port)} to "
         f"{_end(flow.destination, flow.destination_port)}{to_qp}, scheme {scheme}, from {origin}"
     )
+    if computed.outer is not None:
+        outer = computed.outer
+        say(
+            f"between leaves VXLAN, UDP {_end(outer.source, outer.source_port)} to "
+            f"{_end(outer.destination, outer.destination_port)}"
+        )
     rows = []
     for position, hop in enumerate(computed.hops):
         decided = hop.flow_hash is not None

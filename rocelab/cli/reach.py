@@ -53,7 +53,10 @@ def reach(
             chosen.fabric, lambda name: chosen.node(name).netns, progress, most_pairs=pairs
         )
     if json:
-        write_json({"lab": chosen.name, **asdict(reachability)})
+        document = {"lab": chosen.name, **asdict(reachability)}
+        if not reachability.segments:
+            del document["segments"]
+        write_json(document)
     else:
         print_reachability(chosen.name, reachability)
     if reachability.failed:
@@ -73,7 +76,8 @@ def print_reachability(lab: str, reachability: Reachability) -> None:
     reached = reachability.pairs - len(reachability.failed)
     is_sample = reachability.pairs < reachability.all_pairs
     sample = f"; a sample of {reachability.all_pairs:,} pairs" if is_sample else ""
+    within = " within tenants" if reachability.segments else ""
     say(
         f"lab {lab}: {reached:,} of {reachability.pairs:,} pairs of "
-        f"{len(reachability.nics):,} NICs reach ({reachability.took_s:.1f} s){sample}"
+        f"{len(reachability.nics):,} NICs{within} reach ({reachability.took_s:.1f} s){sample}"
     )

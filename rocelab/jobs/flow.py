@@ -14,6 +14,7 @@ from rocelab.base.errors import InputError
 from rocelab.jobs.placement import find_nic
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.planning.fabric import Fabric
+from rocelab.planning.tenancy import check_reached, leaf_of, next_hop_mac, tenant_name
 from rocelab.wire.headers import IP_OFFSET, frame_overhead_bytes
 from rocelab.wire.probe import MIN_PAYLOAD_BYTES, NO_FLOW
 
@@ -61,7 +62,8 @@ class ProbeStream:
 class Endpoints:
     """The addresses in frames between two NICs, and the interface that sends them.
 
-    `next_hop_mac` is that of the first switch, which gets every packet of a server.
+    `next_hop_mac` is that of the first switch, which gets every packet of a server; within a tenant
+    that of the other NIC.
     """
 
     source: str
@@ -84,7 +86,7 @@ def resolve_endpoints(
 ) -> Endpoints:
     """The addresses between two servers' NICs (from 1), out of port `leaves_by` (from 0).
 
-    Raises InputError if a NIC or port is missing.
+    Raises InputError if a NIC or port is missing, or the NICs are not of one tenant.
     """
     nic = find_nic(fabric, source, source_nic)
     far = find_nic(fabric, destination, destination_nic)
@@ -95,6 +97,7 @@ def resolve_endpoints(
             f"{source}'s NIC {source_nic} has no port {leaves_by + 1}",
             hint=f"its ports are 1 to {len(nic.links)}",
         )
+    check_reached(fabric, nic, far)
     link = nic.links[leaves_by]
     port = link.a
     return Endpoints(
@@ -102,7 +105,7 @@ def resolve_endpoints(
         interface=port.interface,
         destination=destination,
         source_mac=port.mac,
-        next_hop_mac=link.far(source).mac,
+        next_hop_mac=next_hop_mac(fabric, link, far),
         source_ip=port.ip,
         destination_ip=far.ip,
         mtu=link.mtu,
@@ -137,18 +140,22 @@ def permutation(
     Flows are dealt in rounds: in each, every server sends to one other and receives from one other,
     until `flows` are dealt; later rounds use further NICs, then their second ports. Source ports
     and QPs are random and, up to 16,384 flows, all distinct.
-    Raises InputError if fewer than two racks have servers.
+    In a lab of tenants every pair is of one tenant. Raises InputError if fewer than two racks have
+    servers, or no tenant is in two racks.
     """
     if flows < 1:
         raise InputError(f"{flows} flows asked for", hint="ask for one or more")
+    rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
     racks = _servers_by_rack(fabric)
-    if len(racks) < 2:
+    pairs: list[tuple[str, str]] = []
+    numbers: list[int] = []
+    if fabric.tenants:
+        pairs, numbers = _within_tenants(fabric, flows, rng)
+    elif len(racks) < 2:
         raise InputError(
             "flows between racks need servers in two racks or more",
             hint="set fabric.racks to 2 or more and fabric.servers_per_rack to 1 or more",
         )
-    rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
-    pairs: list[tuple[str, str]] = []
     while len(pairs) < flows:
         pairs += _round(racks, rng)
     sports = [
@@ -160,7 +167,7 @@ def permutation(
     for index, (source, destination) in enumerate(pairs[:flows]):
         rails = min(len(fabric.nics(source)), len(fabric.nics(destination)))
         turn = index // per_round
-        nic = turn % rails + 1
+        nic = turn % rails + 1 if not numbers else numbers[index]
         ports = len(fabric.nics(source)[nic - 1].links)
         dealt.append(
             ProbeStream(
@@ -177,6 +184,32 @@ def permutation(
             )
         )
     return tuple(dealt)
+
+
+def _within_tenants(
+    fabric: Fabric, flows: int, rng: random.Random
+) -> tuple[list[tuple[str, str]], list[int]]:
+    """At least `flows` pairs of servers, each of one tenant and of two racks, and the number of
+    the NIC of each. Raises InputError if no tenant is in two racks."""
+    segments: dict[tuple[str | None, int], dict[str, list[str]]] = {}
+    for server in fabric.servers:
+        for nic in fabric.nics(server.name):
+            racks = segments.setdefault((tenant_name(fabric, nic), nic.number), {})
+            racks.setdefault(leaf_of(nic), []).append(server.name)
+    usable = {key: list(racks.values()) for key, racks in segments.items() if len(racks) > 1}
+    if not usable:
+        raise InputError(
+            "flows between racks need NICs of one tenant in two racks or more",
+            hint="give a tenant members in another rack",
+        )
+    pairs: list[tuple[str, str]] = []
+    numbers: list[int] = []
+    while len(pairs) < flows:
+        for (_, number), below in usable.items():
+            dealt = _round(below, rng)
+            pairs += dealt
+            numbers += [number] * len(dealt)
+    return pairs, numbers
 
 
 def _servers_by_rack(fabric: Fabric) -> list[list[str]]:

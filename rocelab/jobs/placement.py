@@ -16,8 +16,9 @@ from functools import cached_property
 from itertools import groupby, zip_longest
 
 from rocelab.base.errors import InputError
-from rocelab.base.wording import name_hint, shown
+from rocelab.base.wording import listed, name_hint, shown
 from rocelab.planning.fabric import Fabric, Nic
+from rocelab.planning.tenancy import tenant_name
 
 
 class Placement(StrEnum):
@@ -64,6 +65,8 @@ class Nics:
     """The switches that the NIC is wired to."""
     zone: Sequence[Hashable]
     """Of the first of these."""
+    tenant: Sequence[Hashable] = ()
+    """Of each NIC, None for one that is routed; empty in a fabric without tenants."""
 
     @cached_property
     def index(self) -> dict[NicRef, int]:
@@ -128,11 +131,16 @@ def choose(
     different leaves as long as NICs are left; random draws NICs from `seed`. A list names the NIC
     of each rank: `srv1-2:3`, or `srv1-2` for NIC 1.
 
+    All ranks are in one tenant: if a fabric has several, in the first that has enough free NICs.
+
     Raises InputError for more ranks than free NICs, a fragmented placement on one leaf, and a list
-    that is too short or long, repeats a NIC or names one that is taken or does not exist.
+    that is too short or long, repeats a NIC or names one that is taken, of another tenant, or
+    does not exist.
     """
     if not isinstance(how, Placement):
-        return _listed(nics, ranks, how, taken)
+        return _of_one_tenant(nics, _listed(nics, ranks, how, taken))
+    if nics.tenant:
+        taken = _beside_tenant(nics, ranks, taken)
     zones = _free_by_leaf(nics, taken)
     leaves = [leaf for zone in zones for leaf in zone]
     free = [nic for leaf in leaves for nic in leaf]
@@ -160,6 +168,37 @@ def choose(
             rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
             chosen = rng.sample(free, len(free))
     return chosen[:ranks]
+
+
+def _beside_tenant(nics: Nics, ranks: int, taken: Sequence[bool] | None) -> list[bool]:
+    """The NICs that are taken or of other tenants than the first with enough free NICs."""
+    free = [nic for nic in range(len(nics.tenant)) if taken is None or not taken[nic]]
+    room = Counter(nics.tenant[nic] for nic in free)
+    # NICs that are in no tenant come last.
+    order = sorted(dict.fromkeys(nics.tenant), key=lambda tenant: tenant is None)
+    chosen = next((tenant for tenant in order if room[tenant] >= ranks), None)
+    if room[chosen] < ranks:
+        raise InputError(
+            f"{ranks} ranks do not fit one tenant of {nics.fabric}: the largest has "
+            f"{max(room.values(), default=0)} free NICs",
+            hint="use fewer ranks, or give the tenant more members",
+        )
+    of_tenant = {nic for nic in free if nics.tenant[nic] == chosen}
+    return [nic not in of_tenant for nic in range(len(nics.tenant))]
+
+
+def _of_one_tenant(nics: Nics, chosen: list[int]) -> list[int]:
+    """The NICs of a list, which are of one tenant. Raises InputError if they are not."""
+    tenants = dict.fromkeys(nics.tenant[nic] for nic in chosen) if nics.tenant else {}
+    if len(tenants) > 1:
+        names = listed(
+            ("no tenant" if name is None else f"tenant {name}" for name in tenants), "and"
+        )
+        raise InputError(
+            f"the placement lists NICs of {names}, which do not reach each other",
+            hint="list NICs of one tenant",
+        )
+    return chosen
 
 
 def place(
@@ -229,6 +268,7 @@ def _nics_of(fabric: Fabric) -> Nics:
         number=[nic.number for _, nic in nics],
         leaf=leaf,
         zone=[fabric.node(switches[0]).zone for switches in leaf],
+        tenant=[tenant_name(fabric, nic) for _, nic in nics] if fabric.tenants else (),
     )
 
 

@@ -145,6 +145,18 @@ KERNEL_FEATURES = (
     KernelFeature(
         "netem", "netem", False, "links.delay without a process per switch", KERNEL_MODULES
     ),
+    KernelFeature("bridge", "bridge", False, "tenants: leaves bridge their NICs", KERNEL_MODULES),
+    KernelFeature(
+        "vxlan", "VXLAN", False, "tenants: leaves send their packets to each other", KERNEL_MODULES
+    ),
+    KernelFeature(
+        "vrf",
+        "VRF",
+        False,
+        "configuration files of yours that have VRFs; tenants are bridged without, and not routed "
+        "to each other",
+        "a kernel with CONFIG_NET_VRF (those of Debian and Ubuntu have it)",
+    ),
 )
 
 

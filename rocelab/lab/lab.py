@@ -46,6 +46,7 @@ from rocelab.linux.fibwatch import FibWatch
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pfc import too_small
+from rocelab.planning.tenancy import forwarded_to
 from rocelab.record import (
     DamagedRecordError,
     State,
@@ -173,7 +174,7 @@ class PlannedLab(Generic[Running]):
         """
         fabric = self.fabric
         ends = find_nic(fabric, source), find_nic(fabric, destination)
-        fibs = planned_fibs(fabric, fabric.prefixes_holding(ends[1].ip))
+        fibs = planned_fibs(fabric, fabric.prefixes_holding(forwarded_to(fabric, ends[1])))
         return walk(fabric, fibs, *ends, sport, destination_qp=destination_qp)
 
     def up(self, progress: ProgressSink = no_progress, *, keep: bool = False) -> Running:

@@ -342,7 +342,9 @@ class NamespaceNode:
                 faults.append(f"{near} is gone")
             elif not port.up:
                 faults.append(f"{near} is down")
-            elif (port.index, cable.far(self.name).mac) not in known:
+            elif (
+                not wiring.is_bridged(cable) and (port.index, cable.far(self.name).mac) not in known
+            ):
                 faults.append(f"{near} has no entry for its neighbour")
         return faults
 

@@ -27,6 +27,7 @@ from rocelab.dataplane.pfc import control as pfc
 from rocelab.dataplane.pfc.program import PausePorts
 from rocelab.dataplane.queues.engine import SwitchQueues, keep_order
 from rocelab.dataplane.steering import Steering
+from rocelab.dataplane.tunnels.program import TunnelPorts
 from rocelab.lab import hosts, wiring
 from rocelab.lab.convergence import (
     ConvergenceWait,
@@ -36,8 +37,10 @@ from rocelab.lab.convergence import (
 )
 from rocelab.lab.node import NamespaceNode, VethLink
 from rocelab.lab.providers import NodeProvider
+from rocelab.lab.segments import await_segments
 from rocelab.lab.stillness import StillnessWait
 from rocelab.lab.teardown import take_down, tear_down
+from rocelab.lab.tunnels import tunnel_messages, tunnel_settings
 from rocelab.labfile.observed import with_observed
 from rocelab.linux import namespaces, netlink
 from rocelab.linux import settings as kernel
@@ -181,8 +184,11 @@ class LabRuntime:
         with namespaces.opened(netns_of) as descriptors:
             with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
                 self.notes += (queues.note,) if queues.note else ()
-                with PausePorts(self.fabric, self.files, queues.engine) as pauses:
-                    self._make_links(descriptors, queues, pauses, progress)
+                with (
+                    PausePorts(self.fabric, self.files, queues.engine) as pauses,
+                    TunnelPorts(self.fabric) as tunnels,
+                ):
+                    self._make_links(descriptors, queues, pauses, tunnels, progress)
                 if pauses.plan is not None:
                     pfc.start(pauses.plan, self.files)
             switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
@@ -194,6 +200,7 @@ class LabRuntime:
                         self._await_stillness(watch, progress)
                     else:
                         self._await_routes(watch, progress)
+                    await_segments(self.fabric, self.node, progress)
 
     def _await_routes(self, watch: FibWatch, progress: ProgressSink) -> None:
         """Return when all has come up that the fabric's policy says."""
@@ -283,6 +290,7 @@ class LabRuntime:
         descriptors: Mapping[str, int],
         queues: SwitchQueues,
         pauses: PausePorts,
+        tunnels: TunnelPorts,
         progress: ProgressSink,
     ) -> None:
         """Make every veth pair, queue and address, and set upper ends up: carrier then needs one
@@ -313,6 +321,8 @@ class LabRuntime:
             messages = wiring.configure_node(fabric, node)
             messages += queues.messages_of(name)
             messages += pauses.messages_of(name)
+            messages += tunnels.messages_of(name)
+            messages += tunnel_messages(fabric, node)
             for link in ready:
                 messages += wiring.bring_up(link, name)
             if not node.is_switch:
@@ -320,6 +330,7 @@ class LabRuntime:
             # The answers to a whole batch of small messages queue up in this buffer.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
+            kernel.write_settings(tunnel_settings(fabric, node))
             keep_order(fabric, name, queues.places)
 
         namespaces.inside_each(descriptors, configure)

@@ -14,6 +14,7 @@ from itertools import groupby
 
 from rocelab.base.wording import listed
 from rocelab.lab.management_link import PORT as MANAGEMENT_PORT
+from rocelab.lab.tunnels import tunnel_settings
 from rocelab.linux import links, namespaces, netlink, packetfilter
 from rocelab.linux.settings import ALL, DEFAULT, port_setting, read_settings
 from rocelab.planning.fabric import Fabric, Link, Node
@@ -92,6 +93,7 @@ def _planned_deviations(fabric: Fabric, node: Node) -> Iterator[Deviation]:
     planned = dict(node_settings(fabric, node))
     for where in (ALL, DEFAULT):
         planned |= {port_setting(name, where): value for name, value in ports.items()}
+    planned |= tunnel_settings(fabric, node)
     for setting, value in read_settings(planned).items():
         if value != planned[setting]:
             yield Deviation(node.name, setting, value, planned[setting])

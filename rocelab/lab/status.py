@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from rocelab.dataplane.steering.scheme import lacks_controller
 from rocelab.fabrics.roles import Role
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
+from rocelab.lab.segments import LeafSegment, read_segments
 from rocelab.lab.settings import Deviation, read_deviations, sentences
 from rocelab.linux import fib, namespaces, netlink, processes
 from rocelab.planning.fabric import Node, RouteBasis
@@ -40,6 +42,7 @@ from rocelab.record import (
 )
 from rocelab.routing.answers import ANSWER_TIMEOUT_S, UnreadableAnswerError
 from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.frr.peers import evpn_sessions
 
 _KIB = 1024
 
@@ -93,6 +96,14 @@ class KnownFault:
 
 
 @dataclass(frozen=True, slots=True)
+class EvpnSessions:
+    """A switch's BGP sessions that carry EVPN's routes."""
+
+    established: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
 class LabStatus:
     """Every node of a lab, in build order, its active faults and its lossless classes, if any."""
 
@@ -111,6 +122,10 @@ class LabStatus:
     """How FRR's daemons use memory, None with another stack."""
     basis: RouteBasis = RouteBasis.PLANNED
     """How it is known what the lab has when it is whole."""
+    segments: tuple[LeafSegment, ...] = ()
+    """What each leaf knows of each of its tenants."""
+    evpn_sessions: Mapping[str, EvpnSessions] = field(default_factory=dict)
+    """Of each switch of a lab of tenants."""
 
     @property
     def converged(self) -> bool:
@@ -118,7 +133,16 @@ class LabStatus:
         classes are paused and the scheme's controller runs."""
         pauses = self.lossless is None or self.lossless.is_alive
         runs = pauses and not self.broken_cables and not self.lacks_controller
-        return runs and not self.deviations and all(node.converged for node in self.nodes)
+        works = runs and not self.deviations and self.tenants_whole
+        return works and all(node.converged for node in self.nodes)
+
+    @property
+    def tenants_whole(self) -> bool:
+        """Whether leaves know the other leaves of their tenants, and switches tell of them."""
+        sessions = self.evpn_sessions.values()
+        return all(segment.is_whole for segment in self.segments) and all(
+            one.established == one.expected for one in sessions
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -165,6 +189,7 @@ class LabStatus:
             "settings": [asdict(deviation) for deviation in self.deviations],
             "frr_memory": self.frr_memory,
             "basis": self.basis,
+            **({"tenants": self._tenants()} if self.segments else {}),
             "nodes": [
                 {
                     "name": node.name,
@@ -199,6 +224,25 @@ class LabStatus:
                 },
             },
             **pfc,
+        }
+
+    def _tenants(self) -> dict[str, object]:
+        return {
+            "evpn_sessions": {name: asdict(one) for name, one in self.evpn_sessions.items()},
+            "leaves": [
+                {
+                    "leaf": segment.leaf,
+                    "tenant": segment.tenant.name,
+                    "vni": segment.tenant.vni,
+                    "far_leaves": {
+                        "known": segment.far_leaves,
+                        "expected": segment.far_leaves_expected,
+                    },
+                    "macs": {"known": segment.macs, "expected": segment.macs_expected},
+                    "misplaced": segment.misplaced,
+                }
+                for segment in self.segments
+            ],
         }
 
 
@@ -239,7 +283,23 @@ def read_status(lab: RunningLab, answer_s: float = ANSWER_TIMEOUT_S) -> LabStatu
         deviations,
         memory,
         fabric.basis,
+        read_segments(fabric, lab.node),
+        _evpn_sessions(lab, answer_s) if fabric.tenants else {},
     )
+
+
+def _evpn_sessions(lab: RunningLab, answer_s: float) -> dict[str, EvpnSessions]:
+    def read(node: Node) -> EvpnSessions:
+        established = 0
+        # A daemon that does not answer is its switch's problem.
+        with suppress(OSError):
+            established = evpn_sessions(lab.node(node.name).daemon_files, answer_s)
+        return EvpnSessions(established, lab.fabric.session_ends[node.name])
+
+    switches = lab.fabric.switches
+    with workers(4 * (os.cpu_count() or 1)) as pool:
+        sessions = tuple(pool.map(read, switches))
+    return {node.name: one for node, one in zip(switches, sessions, strict=True)}
 
 
 def _known_fault(number: int, document: Mapping[str, Any]) -> KnownFault:

@@ -7,6 +7,7 @@ planned too, so that addresses can be set without reading the kernel's choice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_interface
 
 from rocelab.base.family import Family
 from rocelab.dataplane.queues.engine import LONGEST_PACKETS
@@ -19,6 +20,7 @@ from rocelab.planning.fabric import MAIN_TABLE, Fabric, Link, Nic, Node, Port
 LOOPBACK_INDEX = 1
 PREFIX_METRIC = 256
 """IP6_RT_PRIO_ADDRCONF of include/net/ip6_fib.h: of routes that come with addresses."""
+RT_SCOPE_LINK = 253
 IF_LINK_MODE_DEFAULT = 0
 IF_OPER_UP = 6
 """include/uapi/linux/if.h."""
@@ -59,6 +61,12 @@ def server_routes(fabric: Fabric, server: str) -> list[bytes]:
     family that the lab has."""
     nics = fabric.nics(server)
     routes = [message for nic in nics for message in default_routes(nic)]
+    routes += [
+        message
+        for nic in nics
+        if nic.number > 1 and fabric.tenant_of(nic) is not None
+        for message in _subnet_routes(nic)
+    ]
     return [*routes, *(rule for nic in nics if nic.number > 1 for rule in _source_rules(nic))]
 
 
@@ -84,6 +92,22 @@ def default_routes(nic: Nic, *, by: Sequence[Link] | None = None) -> list[bytes]
         for ends in gateways
         if (hops := [rtnetlink.GatewayHop(index, _ip(end)) for index, end in ends if end])
     ]
+
+
+def _subnet_routes(nic: Nic) -> Iterator[bytes]:
+    """The routes to the subnet of a tenant's NIC in the NIC's own table."""
+    port = nic.links[0].a
+    for address in filter(None, (port.address, port.other_address)):
+        network = ip_interface(address).network
+        yield rtnetlink.put_route(
+            [("RTA_DST", str(network.network_address)), ("RTA_OIF", port.index)],
+            family=Family.of(address).number,
+            dst_len=network.prefixlen,
+            table=nic.table,
+            proto=RTPROT_STATIC,
+            scope=RT_SCOPE_LINK,
+            type=RTN_UNICAST,
+        )
 
 
 def _source_rules(nic: Nic) -> Iterator[bytes]:
@@ -125,11 +149,15 @@ def bring_up(link: Link, node: str) -> list[bytes]:
     """The messages that set a node's end of a link up, with a permanent neighbour entry for each
     address of the far end.
 
+    Within a tenant neighbours are found by ARP.
+
     The kernel's neighbour table is one for all namespaces and holds 1,024 entries (gc_thresh3);
     permanent entries do not count. Taking an interface down flushes them, so they are set whenever
     it goes up.
     """
     index, far = link.port(node).index, link.far(node)
+    if is_bridged(link):
+        return [set_up(index, up=True)]
     neighbours = [
         rtnetlink.put_neighbour(
             [("NDA_DST", address), ("NDA_LLADDR", far.mac)],
@@ -140,6 +168,12 @@ def bring_up(link: Link, node: str) -> list[bytes]:
         for address in _addresses(link, far)
     ]
     return [set_up(index, up=True), *neighbours, *_peer_routes(link, node)]
+
+
+def is_bridged(link: Link) -> bool:
+    """Whether the upper end of a link is a port of a bridge: it has no address, and the lower end
+    has one."""
+    return link.a.address is not None and link.b.address is None
 
 
 def _peer_routes(link: Link, node: str) -> Iterator[bytes]:

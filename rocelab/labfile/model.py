@@ -43,6 +43,7 @@ from rocelab.labfile.schemes.scheme_spec import SCHEMES, SchemeSpec
 from rocelab.labfile.servers import HostModelBlock
 from rocelab.labfile.stacks import DEFAULT_STACK, stack_names
 from rocelab.labfile.switchports import PlaceOfPort
+from rocelab.labfile.tenants import Tenants, check_beside_tenants, check_tenants
 
 MAX_SEED = 2**32 - 1
 USUAL_CABLE_NS = 200
@@ -408,6 +409,9 @@ class LabSpec(SpecModel):
         HostModelBlock | None,
         Field(description="the type of its servers; left out: hosts take no time in simulations"),
     ] = None
+    tenants: Annotated[
+        Tenants, Field(description="by name, who shares the fabric without reaching the others")
+    ] = Field(default_factory=dict)
     management: Annotated[
         bool, Field(description="an sshd in every node, reached over a management port")
     ] = False
@@ -467,6 +471,15 @@ class LabSpec(SpecModel):
         if self.is_usual:
             return self  # `is_numbered` knows without a layout
         check_numbers(self.layout, self.addresses, numbered=self.is_numbered)
+        return self
+
+    @model_validator(mode="after")
+    def _tenants_fit(self) -> Self:
+        if self.tenants:
+            check_beside_tenants(
+                stack=self.routing.stack, scheme=self.scheme.kind, policy=self.hashing.policy
+            )
+            check_tenants(self.layout(), self.tenants, self.addresses, self.links.mtu)
         return self
 
     @model_validator(mode="after")
@@ -532,6 +545,7 @@ class LabSpec(SpecModel):
             and self.overrides.is_empty
             and self.addresses == AddressesSpec()
             and not self.routing.is_own
+            and not self.tenants
         )
 
     def layout(self) -> Layout:

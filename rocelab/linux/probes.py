@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rocelab.base.sysctls import HASH_POLICY, HASH_SEED
-from rocelab.linux import links, mounts, namespaces, netlink, tc
+from rocelab.linux import links, mounts, namespaces, netlink, rtnetlink, tc
 from rocelab.linux.netlink import attribute
 from rocelab.linux.settings import SETTINGS
 
@@ -102,6 +102,18 @@ def _make_veth() -> None:
         netlink.send_batch(channel, [links.veth(PORT)])
 
 
+def _make_link(kind: str) -> None:
+    """Make a link of a kind, or hear what it lacks."""
+    with netlink.open_socket() as channel:
+        name = ("IFLA_IFNAME", f"try-{kind}")
+        try:
+            netlink.send_batch(channel, [rtnetlink.new_link([name, rtnetlink.of_kind(kind)])])
+        except OSError as error:
+            # Of a kind that the kernel has, it says what is missing (net/core/rtnetlink.c).
+            if error.errno in (errno.EOPNOTSUPP, errno.EPERM):
+                raise
+
+
 def _add_qdisc(kind: str, options: bytes = b"") -> None:
     flags = netlink.REQUEST_ACK_REPLACE
     if kind == "clsact":
@@ -162,5 +174,8 @@ PROBES: dict[str, Callable[[], None]] = {
     "red": lambda: _add_qdisc("red", red_options()),
     "netem": lambda: _add_qdisc("netem", tc.netem_options(0, 1000)),
     "u32": _add_u32_filter,
+    "bridge": partial(_make_link, "bridge"),
+    "vxlan": partial(_make_link, "vxlan"),
+    "vrf": partial(_make_link, "vrf"),
 }
 """The probes in their order: later ones use the port and the hook made before."""

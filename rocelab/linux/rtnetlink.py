@@ -21,6 +21,7 @@ from rocelab.linux.portstate import RTM_NEWADDR, RTM_NEWNEIGH
 
 RTM_NEWRULE = 32
 FR_ACT_TO_TBL = 1
+IFLA_INFO_SLAVE_KIND, IFLA_INFO_SLAVE_DATA = 4, 5
 
 Attribute = tuple[str, object]
 Attributes = Sequence[Attribute]
@@ -56,6 +57,30 @@ def veth_to(attributes: Attributes, **fields: int) -> Attribute:
     return "IFLA_LINKINFO", kind + netlink.attribute(IFLA_INFO_DATA, peer)
 
 
+def bridge(attributes: Attributes) -> Attribute:
+    """The attribute that makes a new link a bridge with those attributes."""
+    return _with_data("bridge", attributes, _BRIDGE)
+
+
+def vxlan(attributes: Attributes) -> Attribute:
+    """The attribute that makes a new link an end of VXLAN tunnels with those attributes."""
+    return _with_data("vxlan", attributes, _VXLAN)
+
+
+def bridge_port(attributes: Attributes) -> Attribute:
+    """The attribute that changes a link as a port of its bridge."""
+    kind = netlink.attribute(IFLA_INFO_SLAVE_KIND, _text("bridge"))
+    data = netlink.attribute(IFLA_INFO_SLAVE_DATA, _encoded(attributes, _BRIDGE_PORT))
+    return "IFLA_LINKINFO", kind + data
+
+
+def _with_data(
+    kind: str, attributes: Attributes, known: Mapping[str, tuple[int, Encoder]]
+) -> Attribute:
+    data = netlink.attribute(IFLA_INFO_DATA, _encoded(attributes, known))
+    return "IFLA_LINKINFO", netlink.attribute(IFLA_INFO_KIND, _text(kind)) + data
+
+
 def new_address(attributes: Attributes, **fields: int) -> bytes:
     """The request for an address that the link does not have."""
     return netlink.request(RTM_NEWADDR, _ADDRESS.body(attributes, fields), REQUEST_ACK_CREATE_EXCL)
@@ -86,11 +111,16 @@ class _Message(NamedTuple):
     def body(self, attributes: Attributes, fields: Mapping[str, int]) -> bytes:
         unknown = fields.keys() - set(self.fields)
         assert not unknown, unknown
-        encoded = [self.layout.pack(*(fields.get(name, 0) for name in self.fields))]
-        for name, value in attributes:
-            number, encode = self.attributes[name]
-            encoded.append(netlink.attribute(number, encode(value)))
-        return b"".join(encoded)
+        start = self.layout.pack(*(fields.get(name, 0) for name in self.fields))
+        return start + _encoded(attributes, self.attributes)
+
+
+def _encoded(attributes: Attributes, known: Mapping[str, tuple[int, Encoder]]) -> bytes:
+    encoded = []
+    for name, value in attributes:
+        number, encode = known[name]
+        encoded.append(netlink.attribute(number, encode(value)))
+    return b"".join(encoded)
 
 
 def _text(value: str) -> bytes:
@@ -113,7 +143,13 @@ def _hops(hops: Sequence[GatewayHop]) -> bytes:
     return b"".join(encoded)
 
 
+def _port_range(ends: tuple[int, int]) -> bytes:
+    """struct ifla_vxlan_port_range."""
+    return struct.pack("!HH", *ends)
+
+
 _byte = partial(struct.pack, "=B")
+_port = partial(struct.pack, "!H")
 
 _LINK = _Message(
     struct.Struct("=BxHiII"),
@@ -135,6 +171,25 @@ _LINK = _Message(
         "IFLA_GRO_MAX_SIZE": (58, netlink.u32),
     },
 )
+_BRIDGE: Mapping[str, tuple[int, Encoder]] = {
+    "IFLA_BR_AGEING_TIME": (4, netlink.u32),
+    "IFLA_BR_STP_STATE": (5, netlink.u32),
+    "IFLA_BR_MCAST_SNOOPING": (23, _byte),
+}
+_VXLAN: Mapping[str, tuple[int, Encoder]] = {
+    "IFLA_VXLAN_ID": (1, netlink.u32),
+    "IFLA_VXLAN_LOCAL": (4, _ip),
+    "IFLA_VXLAN_TOS": (6, _byte),
+    "IFLA_VXLAN_LEARNING": (7, _byte),
+    "IFLA_VXLAN_PORT_RANGE": (10, _port_range),
+    "IFLA_VXLAN_PORT": (15, _port),
+    "IFLA_VXLAN_UDP_CSUM": (18, _byte),
+    "IFLA_VXLAN_TTL_INHERIT": (28, bytes),
+}
+_BRIDGE_PORT: Mapping[str, tuple[int, Encoder]] = {
+    "IFLA_BRPORT_LEARNING": (8, _byte),
+    "IFLA_BRPORT_NEIGH_SUPPRESS": (32, _byte),
+}
 _ADDRESS = _Message(
     struct.Struct("=BBBBI"),
     ("family", "prefixlen", "flags", "scope", "index"),

@@ -112,6 +112,8 @@ def _numbers(fabric: Fabric) -> Iterator[tuple[AddressUse, tuple[str, ...], int 
     for link in fabric.links:
         # The ports of a NIC with several share an address, which is no link's.
         zone = fabric.node(link.a.node).zone
+        if link.name in fabric.tenant_by_link:
+            continue  # of its tenant's subnet
         for address in (link.a.address, link.a.other_address):
             if address is not None and not link.a.is_shared:
                 yield AddressUse.LINK, (link.a.role.name, link.b.role.name), zone, address

@@ -32,6 +32,7 @@ from rocelab.labfile.observed import ObservedLabSpec
 from rocelab.planning import adopted
 from rocelab.planning.configured import configured, observed
 from rocelab.planning.fabric import Fabric, Link, Node, Port
+from rocelab.planning.tenancy import with_tenants
 
 _MOST_OF_NEIGHBOUR = IFNAMSIZ - len("-999")
 """Characters of a neighbour's name after which an interface can be named, with the number of a
@@ -43,7 +44,7 @@ def build_fabric(spec: LabSpec) -> Fabric:
     if addresses of switches' own files do not."""
     if isinstance(spec, AdoptedLabSpec):
         return adopted.fabric(spec, spec.fabric)
-    made = configured(_planned(spec))
+    made = with_tenants(configured(_planned(spec)))
     return observed(made, spec.observed) if isinstance(spec, ObservedLabSpec) else made
 
 

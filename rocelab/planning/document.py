@@ -23,6 +23,8 @@ from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, slack_of
 from rocelab.planning.pfc import warnings as pfc_warnings
 from rocelab.planning.profiles import PortsByProfile, coarser, ports_by_profile
 from rocelab.planning.routes import expected_width, spread, unreachable
+from rocelab.planning.tenancy import leaves_of
+from rocelab.planning.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,9 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield ",\n"
     yield from _array("ecmp", _ecmp(fabric))
     yield ",\n"
+    if fabric.tenants:
+        yield from _array("tenants", (_tenant(fabric, tenant) for tenant in fabric.tenants))
+        yield ",\n"
     yield from _array("addresses", map(asdict, address_plan(fabric)))
     warnings = (*lab_limits(fabric.spec), *unreachable(fabric))
     yield f',\n"warnings": {json.dumps(warnings)}'
@@ -199,6 +204,18 @@ def _link(link: Link) -> dict[str, object]:
         "b": _port(link.b),
         "rate_bps": link.rate_bps,
         "mtu": link.mtu,
+    }
+
+
+def _tenant(fabric: Fabric, tenant: Tenant) -> dict[str, object]:
+    return {
+        "name": tenant.name,
+        "vni": tenant.vni,
+        "subnets": tenant.subnets,
+        "leaves": [
+            {"node": leaf, "vtep": fabric.node(leaf).loopback} for leaf in leaves_of(fabric, tenant)
+        ],
+        "links": tenant.links,
     }
 
 

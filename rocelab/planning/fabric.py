@@ -20,6 +20,7 @@ from rocelab.fabrics.roles import Role, tier_name
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import USUAL_CABLE_NS, HashPolicy, LabSpec
 from rocelab.labfile.observed import ObservedLabSpec
+from rocelab.planning.tenant import Tenant
 
 MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
@@ -303,6 +304,7 @@ class Fabric:
     prefixes: tuple[Prefix, ...]
     numbered: bool
     observed: Observed | None = None
+    tenants: tuple[Tenant, ...] = ()
 
     @property
     def name(self) -> str:
@@ -403,6 +405,15 @@ class Fabric:
     @cached_property
     def link_by_name(self) -> dict[str, Link]:
         return {link.name: link for link in self.links}
+
+    @cached_property
+    def tenant_by_link(self) -> dict[str, Tenant]:
+        """The tenants of NICs, by the names of the NICs' links."""
+        return {link: tenant for tenant in self.tenants for link in tenant.links}
+
+    def tenant_of(self, nic: Nic) -> Tenant | None:
+        """The tenant of a NIC; None if it is in none, and routed."""
+        return self.tenant_by_link.get(nic.links[0].name)
 
     @cached_property
     def directed_links(self) -> tuple[DirectedLink, ...]:

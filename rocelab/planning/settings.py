@@ -92,13 +92,19 @@ _IPV6_SERVER_PORTS: Mapping[str, str] = {
 """The ports of a server with IPv6 addresses."""
 
 
+_BRIDGED_PORTS = {"ipv4/arp_ignore": "1", "ipv4/arp_announce": "2", "ipv4/arp_notify": "1"}
+"""The ports of servers in a lab of tenants, where several may be in one subnet: each speaks for its
+own address only, and announces it when it comes up."""
+
+
 def port_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
     """The settings of every port of `node`, by family and name such as `ipv4/rp_filter`, in the
     order of writing. conf/all, which the kernel combines with a port's, and conf/default have the
     same values."""
     has_ipv6 = Family.IPV6 in fabric.spec.addresses.families
     if not node.is_switch:
-        return {**SERVER_PORTS, **_IPV6_SERVER_PORTS} if has_ipv6 else SERVER_PORTS
+        ports = {**SERVER_PORTS, **_IPV6_SERVER_PORTS} if has_ipv6 else {**SERVER_PORTS}
+        return ports | _BRIDGED_PORTS if fabric.tenants else ports
     # A port without carrier gets no packets even before zebra reacts, as in a real switch.
     ports = {**SERVER_PORTS, _FORWARDING: "1", _LINKDOWN: "1"}
     if has_ipv6 or not fabric.numbered:

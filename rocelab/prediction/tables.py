@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import socket
+
 import numpy as np
 
-from rocelab.base.arrays import Ints
+from rocelab.base.arrays import NONE, Ints
 from rocelab.linux.fibtable import FibOf
 from rocelab.planning.fabric import Fabric
 from rocelab.routes.arrays.network import Network
@@ -58,7 +60,12 @@ class TableGroups:
         return self._start[node, group], len(group)
 
     def _group(self, node: int, nic: int) -> _Group:
-        name, ip = self.network.node_names[node], self.network.ip(nic)
+        network = self.network
+        name, ip = network.node_names[node], network.ip(nic)
+        if network.tenants is not None and network.tenants.of_nic[nic] != NONE:
+            if node == network.nic_leaf[nic]:
+                return ((int(2 * network.nic_links[nic, 0] + 1), 1),)
+            ip = socket.inet_ntop(socket.AF_INET, network.tenants.leaf_address[nic].tobytes())
         route = self._fib_of(name).lookup(ip) if self.network.tier[node] else None
         if route is None or not route.next_hops:
             raise no_route(self._fabric, name, ip)

@@ -98,8 +98,14 @@ def check_stack(fabric: Fabric) -> None:
 
 def deployment(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Deployment:
     """Every node of a fabric as a container of that image; servers only sleep. Raises as
-    `check_stack`."""
+    `check_stack`, and InputError for a fabric with tenants."""
     check_stack(fabric)
+    if fabric.tenants:
+        raise InputError(
+            "tenants are not rendered for containers: no topology file makes their bridges and "
+            "tunnels",
+            "bring the lab up here, or leave tenants out",
+        )
     fabric = fitted(fabric)
     containers = tuple(_container(fabric, node) for node in fabric.nodes)
     return Deployment(fabric.name, image, containers, fabric.links)

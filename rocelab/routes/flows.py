@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,13 @@ class HeaderColumns:
             self.destination_port[which],
             self.flow_label[which],
         )
+
+    def replaced(self, which: Indices, others: HeaderColumns) -> HeaderColumns:
+        """The flows with others in these places."""
+        columns = [getattr(self, one.name).copy() for one in fields(self)]
+        for column, one in zip(columns, fields(self), strict=True):
+            column[which] = getattr(others, one.name)
+        return HeaderColumns(*columns)
 
 
 def roce_columns(source: Bytes, destination: Bytes, source_port: npt.ArrayLike) -> HeaderColumns:

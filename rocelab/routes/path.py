@@ -15,8 +15,10 @@ from rocelab.base.wording import counted, listed
 from rocelab.linux.fibtable import FibOf, Route
 from rocelab.planning.fabric import DirectedLink, Fabric, Link, Nic, Node
 from rocelab.planning.routes import spread
+from rocelab.planning.tenancy import check_reached, forwarded_to
 from rocelab.routes.multipath import Flow5, multipath_hash, select, udp_flow
 from rocelab.routes.steering import ROCE_PORT, SteeringModel
+from rocelab.routes.tunnel import outer_flow
 
 
 class NoPathError(ExpectationError):
@@ -89,6 +91,8 @@ class Path:
     flow: Flow5
     hops: tuple[Hop, ...]
     destination: str
+    outer: Flow5 | None = None
+    """What switches see of it between leaves, if these carry it over VXLAN."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -106,6 +110,7 @@ class Path:
                 "protocol": self.flow.protocol,
                 "destination_qp": destination_qp,
             },
+            **({} if self.outer is None else {"outer": _outer_document(self.outer)}),
             "hops": list(self.nodes),
             "links": [hop.link.name for hop in self.hops],
             "detail": [
@@ -120,6 +125,15 @@ class Path:
                 for hop in self.hops
             ],
         }
+
+
+def _outer_document(flow: Flow5) -> dict[str, object]:
+    return {
+        "source": flow.source,
+        "destination": flow.destination,
+        "source_port": flow.source_port,
+        "destination_port": flow.destination_port,
+    }
 
 
 def walk(
@@ -139,8 +153,8 @@ def walk(
     `fib_of` is called once per switch passed. `steering` is the scheme's model, by default that of
     the spec's scheme; `destination_qp` is the BTH's, which e-ecmp hashes. Raises NoPathError if a
     node has no route, discards, sends into a dead link or to a node already visited; InputError for
-    a NIC pair on one server, and for a choice that cannot be predicted: with a hash seed of 0, and
-    as `SteeringModel.hash_at` does.
+    a NIC pair on one server or of two tenants, and for a choice that cannot be predicted: with a
+    hash seed of 0, and as `SteeringModel.hash_at` does.
     """
     if source.server == destination.server:
         raise InputError(
@@ -149,13 +163,15 @@ def walk(
         )
     model = steering or SteeringModel(fabric, fabric.spec.scheme)
     flow = udp_flow(source.ip, destination.ip, source_port, destination_port)
+    outer = outer_flow(fabric, flow, source, destination)
+    seen = outer or flow
 
     def hash_at(node: Node) -> int:
         steered = model.hash_at(node, flow, destination_qp)
         if steered is not None:
             return steered >> 1
         hashing = fabric.spec.hashing
-        return multipath_hash(flow, node.hash_seed, hashing.policy, hashing.fields)
+        return multipath_hash(seen, node.hash_seed, hashing.policy, hashing.fields)
 
     link = source.links[leaves_by]
     width = len(source.links)
@@ -164,8 +180,17 @@ def walk(
         if any(hop.link.sender == node for hop in hops):
             passed = " ".join([*(hop.link.sender for hop in hops), node])
             raise NoPathError(f"{node}: a packet to {destination.ip} comes back ({passed})")
-        hops.append(_forward(fabric, fib_of, node, flow, hash_at))
-    return Path(flow, tuple(hops), destination.server)
+        bridged = _bridged(fabric, node, destination)
+        hops.append(bridged or _forward(fabric, fib_of, node, seen, hash_at))
+    return Path(flow, tuple(hops), destination.server, outer)
+
+
+def _bridged(fabric: Fabric, node: str, destination: Nic) -> Hop | None:
+    """The hop from the leaf that bridges a NIC to it; None at any other switch."""
+    link = destination.links[0]
+    if fabric.tenant_of(destination) is None or link.b.node != node:
+        return None
+    return Hop(link.down, 1, 0, None)
 
 
 def possible_links(
@@ -174,6 +199,8 @@ def possible_links(
     """The links that some packet from one server's NIC to another's may take, whatever chooses
     among the next hops of each table; those nearer the source come first."""
     links = dict.fromkeys(source.links)
+    check_reached(fabric, source, destination)
+    address = forwarded_to(fabric, destination)
     waiting = deque(link.far(source.server).node for link in source.links)
     passed = {source.server, destination.server}
     while waiting:
@@ -181,7 +208,10 @@ def possible_links(
         if node in passed or not fabric.node(node).is_switch:
             continue
         passed.add(node)
-        route = fib_of(node).lookup(destination.ip)
+        if (bridged := _bridged(fabric, node, destination)) is not None:
+            links[bridged.link.link] = None
+            continue
+        route = fib_of(node).lookup(address)
         used = {hop.interface for hop in route.next_hops} if route else set()
         for link in fabric.links_of[node]:
             if link.port(node).interface in used:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from rocelab.linux.fibtable import FibOf
 from rocelab.planning.fabric import Fabric, Link, Nic
+from rocelab.planning.tenancy import forwarded_to, is_reached, leaf_of
 
 
 def unreached(fabric: Fabric, fib_of: FibOf) -> Iterator[tuple[str, str]]:
@@ -22,8 +23,10 @@ def unreached(fabric: Fabric, fib_of: FibOf) -> Iterator[tuple[str, str]]:
         for source in nics:
             if source.server == destination.server:
                 continue
+            if not is_reached(fabric, source, destination):
+                continue
             homes = (link.far(source.server).node for link in source.links)
-            if not all(_arrives(home, destination, fib_of, at, arrives) for home in homes):
+            if not all(_arrives(fabric, home, destination, fib_of, at, arrives) for home in homes):
                 yield source.ip, destination.ip
 
 
@@ -35,12 +38,13 @@ def least_next_hops(fabric: Fabric, fib_of: FibOf, switch: str) -> int | None:
         for nic in fabric.nics(server.name):
             if any(link.far(server.name).node == switch for link in nic.links):
                 continue
-            route = fib_of(switch).lookup(nic.ip)
+            route = fib_of(switch).lookup(forwarded_to(fabric, nic))
             widths.append(0 if route is None else len(route.next_hops))
     return min(widths, default=None)
 
 
 def _arrives(
+    fabric: Fabric,
     switch: str,
     destination: Nic,
     fib_of: FibOf,
@@ -51,14 +55,17 @@ def _arrives(
     that is being asked is on a loop."""
     if switch in known:
         return known[switch]
+    if fabric.tenant_of(destination) is not None and leaf_of(destination) == switch:
+        known[switch] = True
+        return True
     known[switch] = False
-    route = fib_of(switch).lookup(destination.ip)
+    route = fib_of(switch).lookup(forwarded_to(fabric, destination))
     known[switch] = bool(route and route.next_hops) and all(
         hop.carrier
         and (link := at.get((switch, hop.interface))) is not None
         and (
             (far := link.far(switch).node) == destination.server
-            or (link.is_between_switches and _arrives(far, destination, fib_of, at, known))
+            or (link.is_between_switches and _arrives(fabric, far, destination, fib_of, at, known))
         )
         for hop in (route.next_hops if route else ())
     )

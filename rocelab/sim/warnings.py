@@ -37,6 +37,7 @@ from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.packets.sending import ack_bytes
 from rocelab.sim.placement import place_ranks
 from rocelab.sim.windows import Sent, held_back, round_trips_s
+from rocelab.wire.vxlan import VXLAN_BYTES
 
 if TYPE_CHECKING:
     from rocelab.sim.simulate import Simulation
@@ -254,6 +255,14 @@ def _valleys(simulation: Simulation) -> list[str]:
     ]
 
 
+def _without_vxlan(simulation: Simulation) -> Iterator[str]:
+    if simulation.network.tenants is not None:
+        yield (
+            f"the {VXLAN_BYTES} bytes that VXLAN adds to each packet between leaves are not in it: "
+            "links between switches carry that much more in the lab"
+        )
+
+
 def _full_queues(simulation: Simulation) -> tuple[str, ...]:
     spec = simulation.spec
     return unreached_marks(spec) + pause_warnings(spec, simulation.network)
@@ -447,6 +456,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_ALL, _other_hash),
     (_ALL, _valleys),
     (_ALL - _FLUID, _rounded_latencies),
+    (_ALL, _without_vxlan),
 )
 """Rules about what is simulated, each with the engines that it is about, in the order of a page."""
 

@@ -30,6 +30,8 @@ from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.lab.runtime import raise_descriptor_limit
 from rocelab.linux.namespaces import inside
 from rocelab.planning.fabric import Fabric, Link, Nic
+from rocelab.planning.tenancy import next_hop_mac
+from rocelab.planning.tenant import Tenant
 from rocelab.traffic.traceroute import checksum, drain, icmp_socket
 
 QUIET_S = (0.2, 0.5, 1.0)
@@ -59,6 +61,9 @@ class Reachability:
     all_pairs: int
     failed: tuple[tuple[str, str], ...]
     took_s: float
+    segments: tuple[tuple[str, ...], ...] = ()
+    """The NICs of each tenant, and those of none: only NICs of one segment are pairs. Empty without
+    tenants."""
 
 
 def nics_of(fabric: Fabric) -> tuple[Nic, ...]:
@@ -80,9 +85,19 @@ def counted_pairs(nics: Sequence[Nic]) -> int:
     return sum(count * (len(nics) - count) for count in of_server.values())
 
 
+def segments_of(fabric: Fabric, nics: Sequence[Nic]) -> list[list[int]]:
+    """The indexes of NICs that reach each other: all, or those of each tenant."""
+    segments: dict[Tenant | None, list[int]] = {}
+    for index, nic in enumerate(nics):
+        segments.setdefault(fabric.tenant_of(nic) if fabric.tenants else None, []).append(index)
+    return list(segments.values())
+
+
 def sampled_pairs(nics: Sequence[Nic], most: int) -> Iterator[Pair]:
     """At most so many of the pairs, the same each time: each NIC sends to as many others as any
     other does, one more or less, and to near and far ones alike."""
+    if len(nics) < 2:
+        return iter(())
     steps = min(len(nics) - 1, -(-most // len(nics)))
     chosen = [1 + place * (len(nics) - 1) // steps for place in range(steps)]
     return islice(pairs_of(nics, chosen), most)
@@ -107,9 +122,10 @@ def failures(reachability: Reachability) -> Iterator[tuple[str, str]]:
         by_source[source].append(destination)
         by_destination[destination].append(source)
     counts = Counter(map(server_of, reachability.nics))
+    sizes = {name: len(segment) for segment in reachability.segments for name in segment}
 
     def is_all(name: str, lost: list[str]) -> bool:
-        return len(lost) == len(reachability.nics) - counts[server_of(name)]
+        return len(lost) == sizes.get(name, len(reachability.nics)) - counts[server_of(name)]
 
     silent = {name for name, lost in by_source.items() if is_all(name, lost)}
     deaf = {name for name, lost in by_destination.items() if is_all(name, lost)}
@@ -138,10 +154,15 @@ class Frames:
         self._family = family
         self._addresses = [socket.inet_pton(family.number, nic.ip) for nic in nics]
 
-    def build(self, pair: Pair, link: Link) -> bytes:
-        """The frame that leaves by `link`, a port of the pair's source."""
+    def build(self, pair: Pair, link: Link, next_hop: str | None = None) -> bytes:
+        """The frame that leaves by `link`, a port of the pair's source, to the MAC address
+        `next_hop`, or to the switch's port."""
         source, destination = pair
-        ethernet = _mac(link.b.mac) + _mac(link.a.mac) + self._family.ethertype.to_bytes(2, "big")
+        ethernet = (
+            _mac(next_hop or link.b.mac)
+            + _mac(link.a.mac)
+            + self._family.ethertype.to_bytes(2, "big")
+        )
         ends = self._addresses[source] + self._addresses[destination]
         rest = struct.pack("!HHII", self._tag, 0, source, destination)
         kind = struct.pack("!BB", _ECHO_REPLY[self._family], 0)
@@ -193,15 +214,15 @@ def probe_reachability(
     nics = nics_of(fabric)
     names = nic_names(fabric, nics)
     frames = Frames(nics, int.from_bytes(os.urandom(2), "big"), fabric.family)
-    all_pairs = counted_pairs(nics)
+    segments = segments_of(fabric, nics)
+    all_pairs = sum(counted_pairs([nics[index] for index in segment]) for segment in segments)
     if most_pairs is None and all_pairs > MOST_PAIRS:
         raise InputError(
             f"{len(nics):,} NICs are {all_pairs:,} pairs, which take up to "
             f"{-(-all_pairs // MOST_PAIRS)} minutes",
             hint="--pairs 100000 tests a sample in which every NIC sends and receives",
         )
-    pairs = pairs_of(nics) if most_pairs is None else sampled_pairs(nics, most_pairs)
-    missing = dict.fromkeys(pairs)
+    missing = dict.fromkeys(_chosen_pairs(nics, segments, most_pairs))
     total = len(missing)
     with ExitStack() as stack:
         senders, listeners = _open(fabric.family, nics, netns_of, stack)
@@ -224,7 +245,8 @@ def probe_reachability(
             for number, pair in enumerate(list(missing), start=1):
                 source = nics[pair[0]]
                 for link in source.links:
-                    _send(senders[source.server], link, frames.build(pair, link))
+                    next_hop = next_hop_mac(fabric, link, nics[pair[1]])
+                    _send(senders[source.server], link, frames.build(pair, link, next_hop))
                 if number % _BURST == 0:
                     receive(0)
                     progress(Progress("pairs", total - len(missing), total))
@@ -232,7 +254,26 @@ def probe_reachability(
                 pass
             progress(Progress("pairs", total - len(missing), total))
     failed = tuple((names[source], names[destination]) for source, destination in sorted(missing))
-    return Reachability(names, total, all_pairs, failed, time.monotonic() - started_s)
+    named = tuple(tuple(names[index] for index in segment) for segment in segments)
+    return Reachability(
+        names,
+        total,
+        all_pairs,
+        failed,
+        time.monotonic() - started_s,
+        named if fabric.tenants else (),
+    )
+
+
+def _chosen_pairs(
+    nics: Sequence[Nic], segments: Sequence[Sequence[int]], most: int | None
+) -> Iterator[Pair]:
+    """The pairs within each segment, or a sample of as many of each NIC."""
+    for segment in segments:
+        part = [nics[index] for index in segment]
+        share = None if most is None else -(-most * len(segment) // len(nics))
+        pairs = pairs_of(part) if share is None else sampled_pairs(part, share)
+        yield from ((segment[source], segment[destination]) for source, destination in pairs)
 
 
 def _open(

@@ -19,11 +19,12 @@ from rocelab.base.errors import MachineError
 from rocelab.lab.node import PortGoneError
 from rocelab.linux import namespaces
 from rocelab.linux.closing import Closing
+from rocelab.linux.tc import ETH_P_ALL
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
-from rocelab.wire.filters import attach_filter
+from rocelab.wire.filters import attach_filter, within_vxlan
 
 _SOL_PACKET = 263
-_PACKET_STATISTICS = 6
+_PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 6, 23
 _STATISTICS = struct.Struct("=II")
 _SPARE_DESCRIPTORS = 256
 
@@ -49,7 +50,7 @@ class Taps(Closing):
         PortGoneError if a port is not there any more."""
         self._fabric = fabric
         self._links = {link.name for link in links}
-        self._program = program
+        self._program = within_vxlan(program) if fabric.tenants else program
         self._sockets: dict[DirectedLink, socket.socket] = {}
         _allow_descriptors(2 * len(self._links))
         try:
@@ -75,9 +76,14 @@ class Taps(Closing):
                 self._sockets[DirectedLink(link, link.far(node).node)] = tap
                 tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
                 attach_filter(tap, self._program)
-                # An EtherType, not ETH_P_ALL: only incoming packets.
+                # An EtherType, not ETH_P_ALL: only incoming packets. A bridge takes those of its
+                # ports before a socket of an EtherType sees them.
+                ethertype = self._fabric.family.ethertype
+                if link.name in self._fabric.tenant_by_link and node == link.b.node:
+                    tap.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+                    ethertype = ETH_P_ALL
                 try:
-                    tap.bind((link.port(node).interface, self._fabric.family.ethertype))
+                    tap.bind((link.port(node).interface, ethertype))
                 except OSError as error:
                     if error.errno != errno.ENODEV:
                         raise

@@ -22,6 +22,7 @@ from rocelab.base.family import Family
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
 from rocelab.linux.namespaces import inside
 from rocelab.planning.fabric import Fabric, Nic
+from rocelab.planning.tenancy import leaf_of
 from rocelab.traffic.roce import probe_frame
 from rocelab.wire.headers import (
     ICRC_BYTES,
@@ -33,6 +34,7 @@ from rocelab.wire.headers import (
     set_source_port,
 )
 from rocelab.wire.icrc import icrc
+from rocelab.wire.vxlan import VXLAN_BYTES
 
 PROBE_QP = 0xFFFFFE
 """Default destination QP of these probes, which identifies them in a capture."""
@@ -44,7 +46,7 @@ _RECEIVE_BUFFER = 8 << 20
 _SO_RCVBUFFORCE = 33
 _TIME_EXCEEDED = {Family.IPV4: 11, Family.IPV6: 3}
 _ICMP_BYTES = 8
-_MOST_BYTES = 128
+_MOST_BYTES = 128 + VXLAN_BYTES
 _SOL_RAW = 255
 _ICMP_FILTER = _ICMP6_FILTER = 1
 _UDP = socket.IPPROTO_UDP
@@ -97,12 +99,23 @@ def probe_path(
     frames = ProbeFrames(ends, tag, destination_qp)
     names, family = _names(fabric), fabric.family
     longest = fabric.most_hops
+    # Switches answer who sent the outer packet; the leaf sends it with the TTL of the one inside.
+    answered_to, quoted_from = source.server, 0
+    before: Nodes = ()
+    after: Nodes = ()
+    if fabric.tenant_of(source) is not None:
+        answered_to, quoted_from = leaf_of(source), VXLAN_BYTES
+        before, after = (leaf_of(source),), (leaf_of(destination),)
+        after = () if after == before else after
     trace = _ProbeAnswers(
-        source.server, destination.server, {port: {} for port in source_ports}, {}
+        (source.server, *before),
+        (*after, destination.server),
+        {port: {} for port in source_ports},
+        {},
     )
     with (
         _open(netns_of(source.server), lambda: _sender(ends.interface)) as sender,
-        _open(netns_of(source.server), lambda: _time_exceeded_listener(family)) as expiries,
+        _open(netns_of(answered_to), lambda: _time_exceeded_listener(family)) as expiries,
         _open(netns_of(destination.server), lambda: _listener(family)) as arrivals,
     ):
 
@@ -110,7 +123,7 @@ def probe_path(
             ready, _, _ = select.select([expiries, arrivals], [], [], timeout_s)
             if expiries in ready:
                 for packet, address in drain(expiries):
-                    if probe := _expired(packet, tag, destination.ip):
+                    if probe := _expired(packet, tag, destination.ip, quoted_from):
                         trace.expire(probe, names.get(address, address))
             if arrivals in ready:
                 for packet, _ in drain(arrivals):
@@ -136,8 +149,11 @@ class _ProbeAnswers:
     """The answers so far: per source port, the sender of the answer at each TTL, and the TTL that
     arrived."""
 
-    source: str
-    destination: str
+    source: Nodes
+    """The source server, and the leaf by which its packets enter a tunnel, if one carries them:
+    that answers no expired TTL."""
+    destination: Nodes
+    """The same at the other end."""
     answers: dict[int, dict[int, str]]
     arrived: dict[int, int]
 
@@ -163,9 +179,9 @@ class _ProbeAnswers:
         answers = self.answers[port]
         if port in self.arrived:
             passed = range(1, self.arrived[port])
-            return (self.source, *(answers.get(ttl) for ttl in passed), self.destination)
+            return (*self.source, *(answers.get(ttl) for ttl in passed), *self.destination)
         last = max(answers, default=0)
-        return (self.source, *(answers.get(ttl) for ttl in range(1, last + 1)), None)
+        return (*self.source, *(answers.get(ttl) for ttl in range(1, last + 1)), None)
 
 
 class ProbeFrames:
@@ -216,10 +232,11 @@ def _probe_in(packet: bytes, tag: int, family: Family) -> Probe | None:
     return source_port, packet[place + 1]
 
 
-def _expired(packet: bytes, tag: int, destination: str) -> Probe | None:
-    """The probe that an ICMP message quotes; one of IPv4 comes with its IP header."""
+def _expired(packet: bytes, tag: int, destination: str, start: int) -> Probe | None:
+    """The probe that an ICMP message quotes, `start` bytes after the quoted packet's start; one of
+    IPv4 comes with its IP header."""
     family = Family.of(destination)
-    quoted = packet[_ICMP_BYTES + ((packet[0] & 0xF) * 4 if family is Family.IPV4 else 0) :]
+    quoted = packet[_ICMP_BYTES + ((packet[0] & 0xF) * 4 if family is Family.IPV4 else 0) + start :]
     end = OFFSETS[family].udp - IP_OFFSET
     if quoted[end - family.bits // 8 : end] != socket.inet_pton(family.number, destination):
         return None

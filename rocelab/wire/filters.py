@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from rocelab.base.family import Family
 from rocelab.wire.headers import IP_OFFSET, OFFSETS, ROCE_PORT, Opcode
 from rocelab.wire.probe import MAGIC
+from rocelab.wire.vxlan import VXLAN_BYTES, VXLAN_PORT
 
 _SO_ATTACH_FILTER = 26
 
@@ -20,6 +21,9 @@ _SO_ATTACH_FILTER = 26
 _LD_WORD, _LD_HALF, _LD_BYTE = 0x20, 0x28, 0x30
 _JUMP_EQUAL, _JUMP_GREATER, _JUMP_AT_LEAST, _JUMP_SET = 0x15, 0x25, 0x35, 0x45
 _AND, _RETURN = 0x54, 0x06
+_LDX_NUMBER = 0x01
+_RELATIVE = {_LD_WORD: 0x40, _LD_HALF: 0x48, _LD_BYTE: 0x50}
+"""The loads at an offset from the register X in place of those at an offset from the start."""
 _WHOLE = 0x40000
 _FRAGMENT_BITS = 0x3FFF
 _QP_BITS = 0xFFFFFF
@@ -121,6 +125,30 @@ def _all_of(
     program.append((_RETURN, 0, 0, _WHOLE))
     program.append((_RETURN, 0, 0, 0))
     return _packed(program)
+
+
+def within_vxlan(program: bytes) -> bytes:
+    """The filter for ports where packets may be inside of VXLAN: it reads of these the frame
+    inside, of others the frame itself.
+
+    Every load becomes one relative to the register X, which has the start of the frame that counts
+    (Linux Documentation/networking/filter.rst).
+    """
+    is_vxlan = (
+        (_LD_HALF, IP_OFFSET - 2, Family.IPV4.ethertype),
+        (_LD_BYTE, IP_OFFSET, 0x45),
+        (_LD_BYTE, IP_OFFSET + _PROTOCOL_IN_IP[Family.IPV4], socket.IPPROTO_UDP),
+        (_LD_HALF, OFFSETS[Family.IPV4].udp + 2, VXLAN_PORT),
+    )
+    start: list[tuple[int, int, int, int]] = [(_LDX_NUMBER, 0, 0, 0)]
+    end = len(start) + 2 * len(is_vxlan) + 1
+    for load, offset, expected in is_vxlan:
+        start.append((load, 0, 0, offset))
+        start.append((_JUMP_EQUAL, 0, end - len(start) - 1, expected))
+    start.append((_LDX_NUMBER, 0, 0, VXLAN_BYTES))
+    rest = struct.iter_unpack("HBBI", program)
+    relative = ((_RELATIVE.get(code, code), yes, no, value) for code, yes, no, value in rest)
+    return _packed((*start, *relative))
 
 
 def _packed(program: Iterable[tuple[int, int, int, int]]) -> bytes:

@@ -17,6 +17,7 @@
 #define IPPROTO_UDP 17
 #define IPPROTO_ICMPV6 58
 #define ROCE_PORT 4791
+#define VXLAN_PORT 4789
 
 // As in rocelab/dataplane/queues/htb.py, rocelab/planning/queues.py and rocelab/planning/pauses.py.
 #define HTB_HANDLE 0x10000
@@ -75,4 +76,21 @@ static __always_inline int is_roce6(const struct ipv6_udp *wire)
 static __always_inline __u8 traffic_class6(const __u8 *first)
 {
 	return first[0] << 4 | first[1] >> 4;
+}
+
+// The finalizer of SplitMix64 (Steele, Lea and Flood 2014). Its twin: rocelab/routes/steering.py.
+static __always_inline __u64 mixed(__u64 value)
+{
+	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;
+	value = (value ^ value >> 27) * 0x94d049bb133111ebULL;
+	return value ^ value >> 31;
+}
+
+// What is hashed of an IPv6 address. Its twin: `address_word` of rocelab/routes/steering.py.
+static __always_inline __u32 word_of(const __u32 *words)
+{
+	__u64 high = (__u64)bpf_ntohl(words[0]) << 32 | bpf_ntohl(words[1]);
+	__u64 low = (__u64)bpf_ntohl(words[2]) << 32 | bpf_ntohl(words[3]);
+
+	return mixed(mixed(high) ^ low) >> 32;
 }

@@ -12,6 +12,7 @@
 #define IPPROTO_ICMP 1
 #define IPPROTO_TCP 6
 #define CE 3
+#define UDP_AND_VXLAN 16
 
 // A class of lossy ones may hold so many times what the buffer has free (rocelab/planning/queues.py).
 #define ALPHA 8
@@ -209,6 +210,25 @@ struct headers {
 	__u16 destination_port;
 };
 
+// Of a tenant's packet between leaves: what is RoCE inside counts as such. DSCP and ECN bits are those
+// of the outer header, which has the inner one's.
+static __always_inline void look_inside(struct __sk_buff *skb, __u32 frame, struct headers *found)
+{
+	struct ipv4_udp ip;
+	struct ipv6_udp ip6;
+	__u16 type;
+
+	if (bpf_skb_load_bytes(skb, frame + ETH_HLEN - 2, &type, sizeof(type)))
+		return;
+	if (type == bpf_htons(ETH_P_IP)) {
+		if (!bpf_skb_load_bytes(skb, frame + ETH_HLEN, &ip, sizeof(ip)) && is_roce(&ip))
+			found->destination_port = ROCE_PORT;
+	} else if (type == bpf_htons(ETH_P_IPV6)) {
+		if (!bpf_skb_load_bytes(skb, frame + ETH_HLEN, &ip6, sizeof(ip6)) && is_roce6(&ip6))
+			found->destination_port = ROCE_PORT;
+	}
+}
+
 // False for what is no IP packet. IPv6 extension headers are not skipped: nothing here sends them.
 static __always_inline int parse(struct __sk_buff *skb, struct headers *found)
 {
@@ -239,6 +259,8 @@ static __always_inline int parse(struct __sk_buff *skb, struct headers *found)
 	found->destination_port = 0;
 	if (found->protocol == IPPROTO_UDP && !bpf_skb_load_bytes(skb, after_ip + 2, &port, 2))
 		found->destination_port = bpf_ntohs(port);
+	if (is_whole && found->destination_port == VXLAN_PORT)
+		look_inside(skb, after_ip + UDP_AND_VXLAN, found);
 	found->is_roce = is_whole && found->destination_port == ROCE_PORT;
 	return 1;
 }

@@ -137,14 +137,6 @@ struct packet {
 	struct address to;
 };
 
-// The finalizer of SplitMix64 (Steele, Lea and Flood 2014). Its twin: rocelab/routes/steering.py.
-static __always_inline __u64 mixed(__u64 value)
-{
-	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;
-	value = (value ^ value >> 27) * 0x94d049bb133111ebULL;
-	return value ^ value >> 31;
-}
-
 static __always_inline void put_mapped(struct address *address, __u32 ipv4)
 {
 	address->words[0] = address->words[1] = 0;
@@ -157,15 +149,6 @@ static __always_inline void put(struct address *address, const __u32 *words)
 #pragma unroll
 	for (int i = 0; i < 4; i++)
 		address->words[i] = words[i];
-}
-
-// Its twin: `address_word` of rocelab/routes/steering.py.
-static __always_inline __u32 word_of(const __u32 *words)
-{
-	__u64 high = (__u64)bpf_ntohl(words[0]) << 32 | bpf_ntohl(words[1]);
-	__u64 low = (__u64)bpf_ntohl(words[2]) << 32 | bpf_ntohl(words[3]);
-
-	return mixed(mixed(high) ^ low) >> 32;
 }
 
 static __always_inline void put_bth(struct packet *found, const struct bth *bth, __u16 source_port)

@@ -29,6 +29,7 @@ from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR, SchemeSpec
 from rocelab.linux import probes, processes
 from rocelab.linux.bpf import BpfError
 from rocelab.planning.fabric import Fabric
+from rocelab.planning.tenancy import check_scheme
 from rocelab.record import LabFiles, not_up, read_record
 from rocelab.routes.steering import (
     EntryKey,
@@ -85,6 +86,7 @@ class Steering:
         if not self._files.root.exists():
             raise not_up(self._fabric.name)
         scheme.check_lab()
+        check_scheme(self._fabric.spec, scheme.kind)
         policy = self._fabric.hash_policy
         if scheme.is_steered and policy is not HashPolicy.L4:
             raise InputError(

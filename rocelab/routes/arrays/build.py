@@ -23,8 +23,9 @@ from rocelab.fabrics.layout import Attachment
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric, hash_seed
-from rocelab.planning.fabric import Fabric
-from rocelab.routes.arrays.network import Network, NetworkDetails
+from rocelab.planning.fabric import Fabric, Nic
+from rocelab.planning.tenancy import leaf_of
+from rocelab.routes.arrays.network import Network, NetworkDetails, NetworkTenants
 from rocelab.routes.flows import Bytes
 from rocelab.routes.planned import gateway_of
 
@@ -84,7 +85,12 @@ def network_of(spec: LabSpec) -> Network:
 def _adopted_network(fabric: Fabric) -> Network:
     """The network of a fabric whose addresses, wiring or routes do not follow from its kind."""
     spec = fabric.spec
-    is_detailed = spec.routing.is_own or not fabric.is_regular or bool(spec.overrides.links)
+    is_detailed = (
+        spec.routing.is_own
+        or not fabric.is_regular
+        or bool(spec.overrides.links)
+        or bool(fabric.tenants)
+    )
     number = {node.name: index for index, node in enumerate(fabric.nodes)}
     link_number = {link: index for index, link in enumerate(fabric.links)}
     nics = [nic for server in fabric.servers for nic in fabric.nics(server.name)]
@@ -118,6 +124,17 @@ def _adopted_network(fabric: Fabric) -> Network:
         home_leaves=_padded([[number[name] for name in switches] for switches in homes]),
         link_queues=tuple(link.queues for link in fabric.links),
         details=_details(fabric) if is_detailed else None,
+        tenants=_tenants(fabric, nics) if fabric.tenants else None,
+    )
+
+
+def _tenants(fabric: Fabric, nics: Sequence[Nic]) -> NetworkTenants:
+    tenants = [fabric.tenant_of(nic) for nic in nics]
+    loopbacks = [fabric.node(leaf_of(nic)).loopback or "" for nic in nics]
+    return NetworkTenants(
+        tuple(tenant.name for tenant in fabric.tenants),
+        np.array([NONE if tenant is None else tenant.number for tenant in tenants], np.int32),
+        _bytes_of(fabric.family, loopbacks),
     )
 
 

@@ -34,6 +34,7 @@ from rocelab.routes.flows import Indices, roce_columns
 from rocelab.routes.models import Model
 from rocelab.routes.resilient import filled, without
 from rocelab.routes.steering import EntryKey, steering_hash
+from rocelab.routes.tunnel import outer_columns
 
 DRAWN = (Treatment.FLOWLET, Treatment.SPRAY)
 
@@ -65,8 +66,23 @@ class Choice:
 
     @cached_property
     def _columns(self) -> Columns:
-        addresses, flows = self._network.nic_address, self._flows
-        return roce_columns(addresses[flows.source], addresses[flows.destination], flows.sport)
+        network, flows = self._network, self._flows
+        addresses, tenants = network.nic_address, network.tenants
+        source, destination = flows.source, flows.destination
+        columns = roce_columns(addresses[source], addresses[destination], flows.sport)
+        if tenants is None:
+            return columns
+        (inside,) = np.nonzero(tenants.tunnelled(source, destination, network.nic_leaf))
+        source, destination = source[inside], destination[inside]
+        headers = Headers(
+            self._words[source].astype(np.uint64),
+            self._words[destination].astype(np.uint64),
+            flows.sport[inside].astype(np.uint64),
+            np.zeros(len(inside), np.uint64),
+        )
+        leaf = tenants.leaf_address
+        outer = outer_columns(headers, leaf[source], leaf[destination])
+        return columns.replaced(inside, outer)
 
     def divided(self, at: Ints) -> Mask:
         """Whether switches divide flows over their groups."""

@@ -45,6 +45,24 @@ class NetworkDetails:
 
 
 @dataclass(frozen=True, eq=False)
+class NetworkTenants:
+    """Whose NICs leaves bridge, and how switches forward their packets."""
+
+    names: tuple[str, ...]
+    of_nic: Ints
+    """The tenant of each NIC, by its place in `names`, NONE if it is in none, n."""
+    leaf_address: Bytes
+    """The loopback of each NIC's leaf, where its tunnel ends, n x 4."""
+
+    def tunnelled(self, source: Ints, destination: Ints, leaf: Ints) -> npt.NDArray[np.bool_]:
+        """Whether flows between NICs, both m, cross the fabric over VXLAN; leaf: the node of each
+        NIC's leaf, n."""
+        crosses: npt.NDArray[np.bool_] = leaf[source] != leaf[destination]
+        crosses &= self.of_nic[source] != NONE
+        return crosses
+
+
+@dataclass(frozen=True, eq=False)
 class Network:
     """N nodes, L links, n NICs of up to p ports each.
 
@@ -88,6 +106,8 @@ class Network:
     """The queue settings that each link names, L; empty if none does."""
     details: NetworkDetails | None = None
     """None for a fabric that is as its kind has it."""
+    tenants: NetworkTenants | None = None
+    """None for a fabric without tenants."""
 
     @property
     def nodes(self) -> int:
@@ -170,8 +190,17 @@ class Network:
             server=[self.node_names[node] for node in self.nic_server.tolist()],
             number=self.nic_number.tolist(),
             leaf=[leaves[home] for home in self.nic_home.tolist()],
-            zone=self.zone[self.home_leaves[self.nic_home, 0]].tolist(),
+            zone=self.zone[self.nic_leaf].tolist(),
+            tenant=()
+            if self.tenants is None
+            else [None if of == NONE else self.tenants.names[of] for of in self.tenants.of_nic],
         )
+
+    @cached_property
+    def nic_leaf(self) -> Ints:
+        """The node of each NIC's first leaf, n."""
+        leaves: Ints = self.home_leaves[self.nic_home, 0]
+        return leaves
 
     @cached_property
     def _number_of(self) -> dict[str, int]:

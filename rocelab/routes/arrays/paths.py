@@ -50,14 +50,15 @@ def paths_of(
     order of the gateways' addresses, by which zebra sorts them. On unnumbered links the real order
     depends on the daemons' start, and paths hold as a distribution only.
 
-    Raises InputError for planned routes with unequal weights or a group wider than
-    routing.max_paths and, where the kernel's own hash decides, a hash seed of 0; NoPathError for a
-    flow that loops.
+    Raises InputError for flows between tenants, planned routes with unequal weights or a group
+    wider than routing.max_paths and, where the kernel's own hash decides, a hash seed of 0;
+    NoPathError for a flow that loops.
     """
     if routes.weights is None and network.spec.hashing.weights is not HashWeights.EQUAL:
         raise InputError(
             "weights by paths are BGP's work and not planned", hint="set hashing.weights: equal"
         )
+    _check_tenants(network, flows)
     scheme = scheme or network.spec.scheme
     choice = Choice(routes, flows, scheme, model, entries or {})
     parted = divides(scheme, model)
@@ -79,6 +80,24 @@ def paths_of(
     if not sends:
         return Paths(start, np.empty(0, np.int32))
     return Paths(start, np.concatenate(sends), np.concatenate(shares) if parted else None)
+
+
+def _check_tenants(network: Network, flows: Flows) -> None:
+    """Raises InputError for a flow between NICs that are not of one tenant."""
+    if network.tenants is None:
+        return
+    of_nic, names = network.tenants.of_nic, network.tenants.names
+    (lost,) = np.nonzero(of_nic[flows.source] != of_nic[flows.destination])
+    if len(lost):
+        ends = (int(end[lost[0]]) for end in (flows.source, flows.destination))
+        placed = " and ".join(
+            f"{network.nic_name(nic)} is in "
+            + ("no tenant" if of_nic[nic] == NONE else f"tenant {names[of_nic[nic]]}")
+            for nic in ends
+        )
+        raise InputError(
+            f"{placed}: nothing leads from one to the other", "name NICs of one tenant"
+        )
 
 
 def flows_per_send(network: Network, paths: Paths) -> Floats:

@@ -20,6 +20,7 @@ from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights, RoutingSpec
 from rocelab.labfile.policy import PolicySpec
 from rocelab.planning.fabric import Fabric, Link, Node
+from rocelab.planning.tenancy import tenant_links
 
 FAMILY_WORDS = {Family.IPV4: "ip", Family.IPV6: "ipv6"}
 """The word of FRR's commands about addresses and prefixes of a family."""
@@ -96,6 +97,14 @@ class _Timers:
     advertisement_s: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Evpn:
+    """What a switch does for tenants besides passing on what others announce."""
+
+    is_vtep: bool
+    """Whether tunnels end at it."""
+
+
 def daemons(fabric: Fabric) -> tuple[str, ...]:
     """The FRR daemons that every switch of the fabric runs, in start order."""
     return ("zebra", "bfdd", "bgpd") if fabric.spec.routing.bfd else ("zebra", "bgpd")
@@ -165,6 +174,7 @@ def variables(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, obje
         # Elsewhere paths of equal length have the same AS numbers, or those of one zone.
         "compare_router_ids": not fabric.is_regular,
         "paths_map": PATHS_MAP if fabric.spec.hashing.weights is HashWeights.PATHS else None,
+        "evpn": _Evpn(bool(tenant_links(fabric, node.name))) if fabric.tenants else None,
     }
 
 

@@ -56,6 +56,14 @@ def bgp_peers(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[s
     return peers
 
 
+def evpn_sessions(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> int:
+    """The number of BGP sessions that carry EVPN routes at a switch. Raises as `bgp_peers` does."""
+    summary = vty_json(files, "bgpd", "show bgp l2vpn evpn summary json", dict, timeout_s)
+    answer = DaemonAnswer(files, "bgpd")
+    peers = answer.mapping(summary.get("peers", {})).values()
+    return sum(answer.mapping(peer).get("state") == "Established" for peer in peers)
+
+
 def local_asn(files: DaemonFiles) -> int | None:
     """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
     summary = _summary(files)

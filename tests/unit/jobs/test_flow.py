@@ -14,6 +14,7 @@ from rocelab.jobs.flow import ProbeStream, permutation, resolve_endpoints, resol
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
+from tests.helpers.labs import planned
 
 
 def clos(mtu: int = 9000, **shape: int) -> Fabric:
@@ -152,3 +153,25 @@ def test_a_permutation_of_no_flows_is_an_input_error() -> None:
 def test_endpoints_of_a_path_probe_need_no_flow() -> None:
     fabric = clos(racks=2)
     assert resolve_endpoints(fabric, "srv1-1", "srv2-1") == resolve_flow(fabric, flow())
+
+
+def test_flows_of_a_permutation_are_within_tenants_and_between_racks() -> None:
+    tenants = planned("evpn-vxlan")
+    flows = permutation(tenants, 40, 1000, 256, seed=9)
+
+    pairs = {(one.source, one.destination) for one in flows}
+    assert {source[-2:] + destination[-2:] for source, destination in pairs} == {"-1-1", "-2-2"}
+    assert all(rack_of(tenants, source) != rack_of(tenants, to) for source, to in pairs)
+    assert len({one.sport for one in flows}) == 40
+    assert flows == permutation(tenants, 40, 1000, 256, seed=9)
+
+
+def test_a_flow_within_a_tenant_goes_to_the_other_nics_mac() -> None:
+    tenants = planned("evpn-vxlan")
+
+    ends = resolve_endpoints(tenants, "srv1-1", "srv3-1")
+
+    assert ends.next_hop_mac == tenants.nics("srv3-1")[0].links[0].a.mac
+    assert (ends.destination_ip, ends.mtu) == ("10.10.0.3", 9166)
+    with pytest.raises(InputError, match="srv1-1 is in tenant red and srv3-2 is in tenant blue"):
+        resolve_endpoints(tenants, "srv1-1", "srv3-2")

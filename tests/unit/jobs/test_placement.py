@@ -12,10 +12,12 @@ from rocelab.base.errors import InputError
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.kinds.rail import RailSpec
-from rocelab.jobs.placement import Cut, NicRef, Placement, cut, group_size, place
+from rocelab.jobs.placement import Cut, NicRef, Placement, choose, cut, group_size, place
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
+from rocelab.routes.arrays.build import network_of
+from tests.helpers.labs import planned
 
 
 def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:
@@ -236,3 +238,32 @@ def test_ranks_that_do_not_fall_into_equal_groups_are_an_input_error(
     with pytest.raises(InputError, match="groups of one size") as caught:
         group_size(built, place(built, ranks, how))
     assert "contiguous" in (caught.value.hint or "")
+
+
+def test_ranks_are_placed_in_the_first_tenant_that_has_room_for_them() -> None:
+    tenants = planned("evpn-vxlan")
+
+    assert {one.server[-2:] for one in place(tenants, 4, Placement.CONTIGUOUS)} == {"-1"}
+    assert {one.server[-2:] for one in place(tenants, 3, Placement.RANDOM, seed=3)} == {"-1"}
+    with pytest.raises(
+        InputError, match="5 ranks do not fit one tenant of evpn-vxlan: the largest"
+    ):
+        place(tenants, 5, Placement.CONTIGUOUS)
+
+
+def test_a_list_of_nics_is_of_one_tenant() -> None:
+    tenants = planned("evpn-vxlan")
+
+    assert [str(one) for one in place(tenants, 2, ["srv1-2", "srv3-2"])] == ["srv1-2:1", "srv3-2:1"]
+    with pytest.raises(InputError, match="lists NICs of tenant red and tenant blue"):
+        place(tenants, 2, ["srv1-1", "srv3-2"])
+
+
+def test_a_simulation_places_ranks_as_the_lab_does() -> None:
+    tenants = planned("evpn-vxlan")
+    columns = network_of(tenants.spec).nic_columns
+
+    for ranks in (2, 4):
+        chosen = choose(columns, ranks, Placement.FRAGMENTED)
+        names = [f"{columns.server[nic]}:{columns.number[nic]}" for nic in chosen]
+        assert names == [str(one) for one in place(tenants, ranks, Placement.FRAGMENTED)]

@@ -234,3 +234,28 @@ def test_a_vrf_is_refused_where_the_kernel_has_none(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(SpecError, match=r"a.conf: `vrf RED` needs a VRF, and this kernel has none"):
         own.check_configuration(fabric, find_installation())
+
+
+def test_switches_of_a_lab_of_tenants_tell_of_evpn_and_its_leaves_of_their_vnis() -> None:
+    fabric = planned("evpn-vxlan")
+    of = {
+        name: stack_for(fabric).configuration(
+            fabric, fabric.node(name), ["bgpd"], LOGS, interfaces=False
+        )["bgpd"]
+        for name in ("rtsw1", "ctsw1")
+    }
+
+    block = of["rtsw1"][of["rtsw1"].index(" address-family l2vpn evpn") :]
+    assert block.splitlines()[:4] == [
+        " address-family l2vpn evpn",
+        "  neighbor CTSWS activate",
+        "  advertise-all-vni",
+        " exit-address-family",
+    ]
+    assert "  neighbor RTSWS activate\n exit-address-family" in of["ctsw1"]
+    assert "advertise-all-vni" not in of["ctsw1"]
+    plain = planned("tiny")
+    text = stack_for(plain).configuration(
+        plain, plain.node("rtsw1"), ["bgpd"], LOGS, interfaces=False
+    )["bgpd"]
+    assert "evpn" not in text

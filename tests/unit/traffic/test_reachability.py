@@ -23,6 +23,7 @@ from rocelab.traffic.reachability import (
     pairs_of,
     probe_reachability,
     sampled_pairs,
+    segments_of,
 )
 
 TAG = 0xBEEF
@@ -115,3 +116,23 @@ def test_a_nic_that_nothing_reaches_is_one_row() -> None:
 def found(names: tuple[str, ...], failed: tuple[tuple[str, str], ...]) -> Reachability:
     pairs = len(names) * (len(names) - 1)
     return Reachability(names, pairs, pairs, failed, 0.1)
+
+
+def test_nics_of_a_lab_of_tenants_are_paired_within_these() -> None:
+    fabric = Lab.planned("evpn-vxlan").fabric
+    nics = nics_of(fabric)
+
+    assert [[nics[index].server for index in segment] for segment in segments_of(fabric, nics)] == [
+        [f"srv{rack}-1" for rack in range(1, 5)],
+        [f"srv{rack}-2" for rack in range(1, 5)],
+    ]
+    plain = Lab.planned("tiny").fabric
+    assert segments_of(plain, nics_of(plain)) == [[0, 1, 2, 3]]
+
+
+def test_a_member_that_nothing_of_its_tenant_reaches_is_one_row() -> None:
+    red, blue = ("a-1", "b-1", "c-1"), ("a-2", "b-2")
+    failed = (("a-1", "b-1"), ("a-1", "c-1"), ("a-2", "b-2"))
+    result = Reachability((*red, *blue), 8, 8, failed, 0.1, (red, blue))
+
+    assert list(failures(result)) == [("a-1", "any"), ("a-2", "any"), ("any", "b-2")]

@@ -18,8 +18,10 @@ from rocelab.wire.filters import (
     probe_filter,
     queue_pair_filter,
     roce_filter,
+    within_vxlan,
 )
 from rocelab.wire.headers import IP_OFFSET, OFFSETS, Opcode
+from rocelab.wire.vxlan import VXLAN_BYTES, VXLAN_PORT
 from tests.helpers.rc_fakes import ENDPOINTS
 from tests.helpers.roce_packets import CAPTURES, ENVELOPE_4, ENVELOPE_6
 
@@ -151,3 +153,40 @@ def test_slots_hold_a_frame_and_its_header_and_no_more(frame_bytes: int) -> None
     assert frame_bytes + 128 <= slot < frame_bytes + 128 + 16
     assert slot % 16 == 0  # TPACKET_ALIGNMENT
     assert slot <= 64 * 1024
+
+
+def in_vxlan(frame: bytes, port: int = VXLAN_PORT) -> bytes:
+    """A frame as a leaf sends it to another."""
+    outer = changed(
+        PROBES[Family.IPV4][: VXLAN_BYTES - 8], OFFSETS[Family.IPV4].udp + 2, port.to_bytes(2)
+    )
+    return outer + bytes.fromhex("0800000000271a00") + frame
+
+
+@in_each_family
+def test_a_filter_within_vxlan_reads_the_frame_inside(family: Family) -> None:
+    program = within_vxlan(probe_filter(family))
+
+    assert passes(program, in_vxlan(PROBES[family]))
+    assert not passes(program, in_vxlan(DATA[family])), "RoCE, and no probe"
+    assert not passes(program, in_vxlan(PROBES[family][:20]))
+    assert not passes(program, in_vxlan(PROBES[family], port=VXLAN_PORT + 1))
+    assert not passes(probe_filter(family), in_vxlan(PROBES[family]))
+
+
+@in_each_family
+def test_a_filter_within_vxlan_reads_other_frames_as_it_did(family: Family) -> None:
+    assert passes(within_vxlan(probe_filter(family)), PROBES[family])
+    assert not passes(within_vxlan(probe_filter(family)), DATA[family])
+    assert passes(within_vxlan(roce_filter(family)), DATA[family])
+
+
+def test_the_flow_inside_of_vxlan_is_told_from_others() -> None:
+    ends = ENDPOINTS[Family.IPV4]
+    of_flow, of_another = (
+        within_vxlan(flow_filter(ends.source_ip, ends.destination_ip, port, 2))
+        for port in (0xC000, 0xC001)
+    )
+
+    assert passes(of_flow, in_vxlan(PROBES[Family.IPV4]))
+    assert not passes(of_another, in_vxlan(PROBES[Family.IPV4]))

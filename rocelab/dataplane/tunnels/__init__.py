@@ -1,0 +1,1 @@
+"""The flow hashes of tenants' packets at the ends of VXLAN tunnels."""
