@@ -81,7 +81,7 @@ def whatif(
     with _results(folder, force) as opened:
         with simulation_progress() as progress:
             cost = event_cost(spec, jobs, parse_event(event), options, progress)
-        document = with_basis(what_if_document(cost), basis_of(spec))
+        document = with_basis(what_if_document(cost), basis_of(spec), fails=True)
         if opened is not None:
             write_results(to_json(cost), document, opened)
     if json:
@@ -127,7 +127,7 @@ def longrun(
     with _results(folder, force) as opened:
         with simulation_progress() as progress, _problems_in(run.timeline):
             outlook = long_run(spec, jobs, failures, work_s, options, progress, restart)
-        document = with_basis(outlook_document(outlook), basis_of(spec))
+        document = with_basis(outlook_document(outlook), basis_of(spec), fails=True)
         if opened is not None:
             write_results(to_json(outlook), document, opened)
     if json:

@@ -135,6 +135,20 @@ def coarser(fabric: Fabric) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
+def profile_conflicts(spec: QueuesSpec) -> tuple[str, ...]:
+    """Where profiles of a lab disagree in what is one for all of its ports: of each profile beside
+    the one that counts."""
+    settings = PortSettings(spec)
+    blocks = (*spec.roles.values(), *spec.links.values())
+    profiles = {block.profile.name: block.profile for block in blocks if block.profile is not None}
+    return tuple(
+        f"{profile.name}: {note}"
+        for profile in profiles.values()
+        if profile is not settings.reference
+        for note in _against_reference(settings, profile)
+    )
+
+
 def _of_fabric(settings: PortSettings) -> Iterator[str]:
     spec, reference = settings.spec, settings.reference
     if reference is not None:
@@ -165,17 +179,28 @@ def _differs(spec: QueuesSpec, usual: dict[str, object], key: str) -> bool:
     return key in usual and getattr(spec, key) != usual[key]
 
 
-def _of_profile(settings: PortSettings, profile: ProfileSpec) -> Iterator[str]:
+def _against_reference(settings: PortSettings, profile: ProfileSpec) -> Iterator[str]:
+    """What a profile says otherwise than the one whose word counts for all ports."""
     kind, reference = kind_of(profile), settings.reference
-    pfc = settings.spec.pfc
     assert reference is not None
     usual = kind_of(reference)
-    if profile is not reference:
-        if class_of_dscp(profile, kind) != class_of_dscp(reference, usual):
-            yield f"its map of DSCPs is not used: all ports have that of {reference.name}"
-        if _strict(profile, kind) != _strict(reference, usual):
-            yield f"its strict queues are not: all ports have those of {reference.name}"
-    if pfc is not None and (lossless := lossless_classes(kind)) != pfc.classes:
+    if class_of_dscp(profile, kind) != class_of_dscp(reference, usual):
+        yield f"its map of DSCPs is not used: all ports have that of {reference.name}"
+    if _strict(profile, kind) != _strict(reference, usual):
+        yield f"its strict queues are not used: all ports have those of {reference.name}"
+    if settings.spec.pfc is None:
+        return
+    if lossless_classes(kind) != lossless_classes(usual):
+        yield f"its pfc_enable is not used: all ports have that of {reference.name}"
+    if kind.watchdog != usual.watchdog:
+        yield f"its PFC_WD is not used: all ports have that of {reference.name}"
+
+
+def _of_profile(settings: PortSettings, profile: ProfileSpec) -> Iterator[str]:
+    kind, pfc = kind_of(profile), settings.spec.pfc
+    if profile is not settings.reference:
+        yield from _against_reference(settings, profile)
+    elif pfc is not None and (lossless := lossless_classes(kind)) != pfc.classes:
         classes = listed(map(str, pfc.classes), "and")
         whole = listed(map(str, lossless), "and") if lossless else "none"
         yield f"pfc_enable is {whole}, and every port pauses classes {classes}"

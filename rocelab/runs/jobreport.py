@@ -12,6 +12,7 @@ from rocelab.jobs.load import warning
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.pfc import too_small
+from rocelab.planning.profiles import profile_conflicts
 from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Clock, CountCheck, JobFidelity, JobReport
 from rocelab.results.lossless import Lossless, find_deadlock, traced
@@ -73,7 +74,11 @@ def _report(
         lab=plan.fabric.spec.model_dump(mode="json", exclude_none=True),
         environment=record.environment,
         clock=Clock(plan.dilation),
-        warnings=warnings + figures.warnings(job),
+        warnings=(
+            *warnings,
+            *figures.warnings(job),
+            *profile_conflicts(plan.fabric.spec.queues),
+        ),
         problems=problems,
         errors=job.errors,
         fidelity=fidelity,

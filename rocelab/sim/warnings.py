@@ -28,6 +28,7 @@ from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.planning.limits import unreached_marks
+from rocelab.planning.profiles import profile_conflicts
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import JobOutcome, PacketCounts
 from rocelab.routes.models import Model
@@ -268,6 +269,10 @@ def _full_queues(simulation: Simulation) -> tuple[str, ...]:
     return unreached_marks(spec) + pause_warnings(spec, simulation.network)
 
 
+def _profiles(simulation: Simulation) -> tuple[str, ...]:
+    return profile_conflicts(simulation.spec.queues)
+
+
 def _workload_warnings(simulation: Simulation) -> list[str]:
     return [text for workload in simulation.workloads for text in workload.warnings]
 
@@ -450,6 +455,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_ALL, _overtaking),
     (_ALL, _all_in_flight),
     (_ALL - _FLUID, _full_queues),
+    (_ALL - _FLUID, _profiles),
     (_ALL - _FLUID, _discarding_sprayed),
     (_FLUID, _unread_by_a_fluid),
     (_LINKS, _classes_of_answers),

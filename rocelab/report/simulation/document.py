@@ -70,7 +70,7 @@ def simulation_document(report: SimulationReport) -> Document:
         f"{method.engine}. Nothing was sent on a network.",
         meta=f"{report.environment.started} · rocelab {report.environment.tool_text}",
     )
-    return with_basis(document, report.basis)
+    return with_basis(document, report.basis, fails=bool(report.events))
 
 
 def _drawn(

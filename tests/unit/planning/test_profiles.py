@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import plan_pauses
 from rocelab.planning.pfc import carve
-from rocelab.planning.profiles import coarser, ports_by_profile
+from rocelab.planning.profiles import coarser, ports_by_profile, profile_conflicts
 from rocelab.planning.queues import plan_queues
 from tests.helpers.command import rocelab
 
@@ -146,3 +147,42 @@ def test_settings_of_no_role_or_link_are_refused(
 def test_the_lab_of_a_profile_is_planned_from_its_record_without_the_files() -> None:
     spec = load_spec(find_lab("profile"))
     assert plan(LabSpec.model_validate_json(spec.model_dump_json())) == plan(spec)
+
+
+def test_what_two_profiles_say_of_all_ports_is_named_where_they_disagree(tmp_path: Path) -> None:
+    def tables(classes: str, dscp: str, watchdog: str, scheduler: str) -> dict[str, Any]:
+        return {
+            "PORT_QOS_MAP": {"Ethernet0": {"dscp_to_tc_map": "M", "pfc_enable": classes}},
+            "DSCP_TO_TC_MAP": {"M": {**{str(n): "1" for n in range(64)}, dscp: "3"}},
+            "PFC_WD": {
+                "Ethernet0": {
+                    **{"action": "drop", "detection_time": watchdog, "restoration_time": "400"}
+                }
+            },
+            "SCHEDULER": {"s": {"type": scheduler, "weight": "1"}},
+            "QUEUE": {"Ethernet0|1": {"scheduler": "s"}},
+        }
+
+    for name, content in {
+        "one": tables("3", "3", "200", "DWRR"),
+        "two": tables("3,4", "5", "300", "STRICT"),
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "name: two\nfabric: {kind: clos, racks: 2, spines: 2}\n"
+        "queues: {profile: one.json, roles: {ctsw: {profile: two.json}}}\n"
+    )
+    spec = load_spec(file)
+    conflicts = profile_conflicts(spec.queues)
+    assert conflicts == tuple(
+        f"two: its {what} not used: all ports have {those} of one"
+        for what, those in (
+            ("map of DSCPs is", "that"),
+            ("strict queues are", "those"),
+            ("pfc_enable is", "that"),
+            ("PFC_WD is", "that"),
+        )
+    )
+    assert set(conflicts) <= set(coarser(plan(spec)))
+    assert profile_conflicts(load_spec(find_lab("half-migrated")).queues) == ()

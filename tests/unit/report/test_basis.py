@@ -29,3 +29,11 @@ def test_other_documents_begin_with_it(basis: RouteBasis, words: str) -> None:
     assert words in meta
     assert meta.endswith(" · when")
     assert with_basis(Document("A title", ()), basis).meta == basis.text
+
+
+def test_a_simulated_failure_says_that_no_daemon_of_the_lab_reacts() -> None:
+    document = Document("A title", (), meta="when")
+    meta = with_basis(document, RouteBasis.OBSERVED, fails=True).meta
+    assert meta.startswith(f"{RouteBasis.OBSERVED.text}; after a failure they are the shortest")
+    assert meta.endswith(" · when")
+    assert with_basis(document, RouteBasis.PLANNED, fails=True) is document
