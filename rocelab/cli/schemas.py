@@ -1,4 +1,4 @@
-"""The JSON Schemas of the files that people write: labs, drills, jobs, flows and sweeps.
+"""The JSON Schemas of the files that people write: labs, drills, jobs, flows, sweeps, servers.
 
 A file of one of two forms is told apart by a key, so that an editor names what is wrong in the form
 that was meant. `docs/generate.py` writes them to `schemas/`.
@@ -13,6 +13,7 @@ from enum import StrEnum
 from pydantic import BaseModel
 
 from rocelab.drills.drill_spec import DrillSpec, PhaseDrillSpec
+from rocelab.hosts.host_spec import HostModelSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import JobsSpec
 from rocelab.labfile.schema import DIALECT, Schema, lab_schema, schema_of
@@ -28,6 +29,7 @@ class SchemaKind(StrEnum):
     JOB = "job"
     FLOWS = "flows"
     SWEEP = "sweep"
+    SERVER = "server"
 
 
 def schema(kind: SchemaKind) -> Schema:
@@ -71,4 +73,5 @@ _MADE: Mapping[SchemaKind, Callable[[], Schema]] = {
     SchemaKind.JOB: _job,
     SchemaKind.FLOWS: lambda: schema_of(FlowSetSpec),
     SchemaKind.SWEEP: lambda: schema_of(SweepSpec),
+    SchemaKind.SERVER: lambda: schema_of(HostModelSpec),
 }
