@@ -224,8 +224,8 @@ def _local(gpus: Sequence[_Device], gpu_bps: float) -> tuple[LocalKind, float, s
             f"{ASSUMED}: the topology has neither NVLink nor xGMI, so GPUs use PCIe; NCCL asks the "
             "driver for links that a file leaves out",
         )
-    rates = {_rate(gpu) for gpu in gpus}
     totals = {sum(links.values()) for links in counts}
+    rates = {_rate(gpu) for gpu, links in zip(gpus, counts, strict=True) if links}
     if len(rates) > 1 or len(totals) > 1:
         raise RefusedError(
             "GPUs have different numbers or kinds of links",

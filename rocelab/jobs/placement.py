@@ -73,6 +73,15 @@ class Nics:
         """Where each NIC is in the columns."""
         return {ref: nic for nic, ref in enumerate(map(NicRef, self.server, self.number))}
 
+    @cached_property
+    def gpus(self) -> dict[NicRef, list[int]]:
+        """All places of each NIC in the columns: several where GPUs share it
+        (`rocelab.sim.hosts`)."""
+        places: dict[NicRef, list[int]] = {}
+        for place, ref in enumerate(map(NicRef, self.server, self.number)):
+            places.setdefault(ref, []).append(place)
+        return places
+
     def cut(self, chosen: Sequence[int]) -> Cut:
         """The cut of a ring over a placement.
 
@@ -336,12 +345,14 @@ def _listed(
             hint="list one NIC per rank, as server or server:nic",
         )
     places = list(map(reference, names))
-    place, times = Counter(places).most_common(1)[0]
-    if times > 1:
-        raise InputError(
-            f"NIC {place} is listed {times} times",
-            hint=f"each rank needs its own NIC; {place.server} alone means {place.server}:1",
-        )
+    for place, times in Counter(places).items():
+        if times > max(1, len(nics.gpus.get(place, ()))):
+            raise InputError(
+                f"NIC {place} is listed {times} times",
+                hint=f"each rank needs its own NIC; {place.server} alone means {place.server}:1",
+            )
+    free = {ref: iter(rows) for ref, rows in nics.gpus.items()}
+    chosen: list[int] = []
     nics_of = Counter(nics.server)
     for place in places:
         if place.server not in nics_of:
@@ -354,8 +365,10 @@ def _listed(
                 f"{place.server} has no NIC {place.nic}",
                 hint=f"its NICs are 1 to {nics_of[place.server]}",
             )
-        if taken is not None and taken[nics.index[place]]:
+        row = next((row for row in free[place] if taken is None or not taken[row]), None)
+        if row is None:
             raise InputError(
                 f"NIC {place} belongs to another job", hint="list NICs that no other job has"
             )
-    return [nics.index[place] for place in places]
+        chosen.append(row)
+    return chosen

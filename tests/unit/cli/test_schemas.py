@@ -24,6 +24,7 @@ SHIPPED = [
         for path in sorted(ROOT.glob("traffic/*.yaml"))
         if not path.match(FLOWS)
     ),
+    *((SchemaKind.SERVER, path) for path in sorted(ROOT.glob("servers/*.yaml"))),
     (SchemaKind.FLOWS, ROOT / FLOWS),
     (SchemaKind.SWEEP, ROOT / "examples/uplinks.yaml"),
     (SchemaKind.LAB, ROOT / "examples/two-racks.yaml"),
