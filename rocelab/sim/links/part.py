@@ -172,7 +172,9 @@ def _ports(part: Part, sends: int) -> tuple[Ints, Longs]:
 
 def _queues_of(queues: Queues, sends: Longs) -> Queues:
     """The queues of ports that have the settings of these sends."""
-    kind = queues.kind
+    kind, unlimited = queues.kind, queues.unlimited
+    if unlimited is not None:
+        queues = replace(queues, unlimited=unlimited[sends])
     return queues if isinstance(kind, int) else replace(queues, kind=kind[sends])
 
 

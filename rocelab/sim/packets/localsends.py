@@ -27,7 +27,7 @@ def with_rows(queues: Queues, sends: int, ports: int) -> Queues:
         kind=_padded(queues.kind, more),
         burst_bytes=_padded(queues.burst_bytes, more),
         pausing=None if pausing is None else _with_rows(pausing, more),
-        network_ports=sends,
+        unlimited=np.arange(ports) >= sends,
     )
 
 

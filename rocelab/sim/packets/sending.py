@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.agent.nic import moderation_ns
-from rocelab.base.arrays import NONE, Floats, Longs
+from rocelab.base.arrays import NONE, Bools, Floats, Longs
 from rocelab.base.family import Family
 from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.messages import Messages
@@ -173,8 +173,8 @@ class Queues:
     strict: tuple[int, ...] = STRICT_CLASSES
     """The classes that go before all others, in descending order."""
 
-    network_ports: int | None = None
-    """Ports from this number on are not of the network, and have no limits; None: none is."""
+    unlimited: Bools | None = None
+    """2L. Ports that are not of the network, and take all that comes; None: none is."""
 
 
 def gathering_of(network: Network) -> Gathering:

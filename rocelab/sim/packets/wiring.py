@@ -101,8 +101,8 @@ def ports_of(wirings: Sequence[Wiring], queues: Queues, latency_s: Floats) -> Po
     for wiring in wirings:
         paths = wiring.ways.paths
         is_nic[paths.sends[paths.start[:-1][np.diff(paths.start) > 0]]] = True
-    if queues.network_ports is not None:
-        is_nic[queues.network_ports :] = True
+    if queues.unlimited is not None:
+        is_nic |= queues.unlimited
     return Ports(rates_bps, latency_ps, np.unique(kinds, axis=0), is_nic, queues)
 
 

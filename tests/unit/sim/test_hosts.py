@@ -18,7 +18,7 @@ from rocelab.base.errors import InputError
 from rocelab.hosts.host_spec import HostModelSpec
 from rocelab.hosts.model import TIMELESS, HostModel
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.job_spec import collective_job
+from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.labfile.load import load
 from rocelab.labfile.model import LabSpec
 from rocelab.report.renderers.terminal import print_document
@@ -206,6 +206,19 @@ def test_packets_on_one_server_mark_nothing_and_meet_no_switch(rails: LabSpec) -
     assert report.packets.marks == report.packets.drops == len(report.packets.queues) == 0
     time = report.jobs[0].headline("iteration_time").modelled.median
     assert time == pytest.approx(3 * US + 12e6 / 100, rel=0.02)
+
+
+def test_links_by_themselves_take_what_packets_take(rails: LabSpec) -> None:
+    model = server(step="14us", bandwidth="100GB/s", latency="3us", cap="384G").model
+    poisson = {"sizes": "websearch", "load": "30%", "duration": "200us"}
+    jobs = (SimulatedJob.model_validate({"name": "p", "poisson": poisson}),)
+    medians = []
+    for engine in (Engine.PACKETS, Engine.LINKS):
+        report = simulate(rails, jobs, Options(host_model=model, engine=engine))
+        assert report.flow_times is not None
+        assert report.flow_times.slowdown.p50 >= 1
+        medians.append(report.flow_times.time_ns.p50)
+    assert medians[1] == pytest.approx(medians[0], rel=0.1)
 
 
 def test_a_lab_s_hosts_and_a_host_model_exclude_each_other(rails: LabSpec) -> None:
