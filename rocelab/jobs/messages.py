@@ -21,11 +21,12 @@ from rocelab.wire.headers import MOST_EXTENSION_BYTES
 @dataclass(frozen=True, eq=False)
 class Loads:
     """Of each send on each queue pair of its connection: bytes of payload, bytes on the wire with
-    headers, padding and empty packets, and packets. Shape: sends x queue pairs."""
+    headers, padding and empty packets, packets, and messages. Shape: sends x queue pairs."""
 
     payload: Longs
     wire: Longs
     packets: Longs
+    messages: Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +67,13 @@ def loads_of(
     after the other, and continues from send to send of a connection. If parts differ the longer
     ones come first; none is empty. `overhead_bytes` is the length of a packet without its payload.
     """
-    payload, wire, packets = np.zeros((3, len(size_bytes), transport.qps), np.int64)
+    payload, wire, packets, messages = np.zeros((4, len(size_bytes), transport.qps), np.int64)
     for count, message in _runs(connection, size_bytes, parts, transport):
         payload += count * message
         wire += count * on_wire(message, transport.mtu, overhead_bytes)
         packets += count * packets_of(message, transport.mtu)
-    return Loads(payload, wire, packets)
+        messages += count
+    return Loads(payload, wire, packets, messages)
 
 
 def messages_of(

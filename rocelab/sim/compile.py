@@ -115,6 +115,8 @@ class Compiled:
     """Of each transfer, X, without headers."""
     packets: Longs
     """Of each transfer, X."""
+    posted: Longs
+    """The messages that each flow's sender posts to the network, F."""
     messages: Messages | None
     """Of each transfer; for packets only, else None."""
 
@@ -165,6 +167,7 @@ class _Job:
     payload_bytes: Longs
     wire_bytes: Longs
     packets: Longs
+    posted: Longs
     chains: Chains
     messages: Messages | None
 
@@ -220,6 +223,7 @@ def _compiled(
         local = np.repeat(hosts.same_domain(source, destination), qps)
         wire = np.where(local, payload, wire)
     packets = loads.packets.reshape(-1)
+    posted = np.bincount(flow, loads.messages.reshape(-1), len(used) * qps).astype(np.int64)
     key = task * max(1, len(used) * qps) + flow
     place = np.arange(len(key))
     # A step may have several sends of a pair, and queue pairs may get nothing of a send.
@@ -252,6 +256,7 @@ def _compiled(
         payload[kept],
         wire[kept],
         packets[kept],
+        posted[sending],
         replace(chains, of_transfer=chain[kept]),
         messages,
     )
@@ -318,6 +323,7 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
         first_flow=first_flow,
         payload_bytes=_joint([part.payload_bytes for part in compiled]),
         packets=_joint([part.packets for part in compiled]),
+        posted=_joint([part.posted for part in compiled]),
         messages=_all_messages([part.messages for part in compiled if part.messages]),
     )
 

@@ -100,13 +100,22 @@ class LocalPaths:
     """
 
     def __init__(
-        self, network: Network, model: HostModel, domain: Ints, flows: Sequence[Flows]
+        self,
+        network: Network,
+        model: HostModel,
+        domain: Ints,
+        flows: Sequence[Flows],
+        bits_a_message: Floats,
     ) -> None:
-        """domain: of each GPU, n. flows: all that will have paths."""
+        """domain: of each GPU, n. flows: all that will have paths; those of data first, F.
+        bits_a_message: of these on the wire, on average, F."""
         self.model = model
         self._network, self._domain = network, domain
         self._keys = np.empty(0, np.int64)
         rows = [np.empty(0, np.int64)]
+        self._posting = self._posting_shares(flows[0], bits_a_message)
+        if self._posting is not None:
+            rows.append(self._posting_keys(flows[0].source))
         for some in flows:
             local = self.is_local(some)
             source, destination = some.source[local], some.destination[local]
@@ -117,6 +126,26 @@ class LocalPaths:
         keys = keys[keys >= 0]
         # Engines pair sends: the number of rows is even, with one that nothing takes.
         self._keys = np.append(keys, keys[-1] + 1) if len(keys) % 2 else keys
+
+    def _posting_shares(self, flows: Flows, bits_a_message: Floats) -> Floats | None:
+        """What a bit of each flow takes of its sender's time to post messages, over what it takes
+        of the NIC's, F; None where no sender needs longer to post than its NIC to send."""
+        if not self.model.message_ns:
+            return None
+        post_s = np.where(self.is_local(flows), 0.0, self.model.message_ns / NS / bits_a_message)
+        shares: Floats = post_s * self._nic_bps[flows.source]
+        return shares if shares.max(initial=0.0) > 1 else None
+
+    def _posting_keys(self, source: Ints) -> Longs:
+        """The keys of the rows for messages that GPUs post."""
+        return (self._link_family + 2) * self._gpus + source.astype(np.int64)
+
+    @cached_property
+    def _nic_bps(self) -> Floats:
+        """The rate of each GPU's NIC, n."""
+        links = self._network.nic_links
+        rates: Floats = np.where(links == NONE, 0.0, self._network.rate_bps[links]).sum(axis=1)
+        return rates
 
     def is_local(self, flows: Flows) -> Bools:
         """Whether each flow stays in a domain."""
@@ -134,8 +163,10 @@ class LocalPaths:
     @cached_property
     def capacity_bps(self) -> Floats:
         """Of each row."""
-        family = self._keys // self._gpus
-        return np.where(family >= self._link_family, self.model.gpu_cap_bps, self._row_bps)
+        family, gpu = np.divmod(self._keys, self._gpus)
+        fixed_bps = np.where(family >= self._link_family, self.model.gpu_cap_bps, self._row_bps)
+        rates: Floats = np.where(family == self._link_family + 2, self._nic_bps[gpu], fixed_bps)
+        return rates
 
     def extended(self, of_sends: Floats) -> Floats:
         """The capacities of sends, 2L, with those of the rows."""
@@ -178,6 +209,8 @@ class LocalPaths:
         family, number = divmod(int(self._keys[send - self._network.sends]), self._gpus)
         if self._is_mesh and family < self._link_family:
             return f"{self._gpu(number)}:to-{self._gpu(family)}"
+        if family == self._link_family + 2:
+            return f"{self._gpu(number)}:posting"
         kind = "pcie" if family >= self._link_family else self._kind_name
         return f"{self._gpu(number)}:{kind}-{'in' if family % 2 else 'out'}"
 
@@ -219,9 +252,8 @@ class LocalPaths:
     @property
     def _links_always(self) -> bool:
         """Whether a GPU's PCIe link is slower than the NIC that it shares."""
-        links = self._network.nic_links
-        rates = np.where(links == NONE, 0.0, self._network.rate_bps[links]).sum(axis=1)
-        return bool(self.model.gpus_of_nic > 1 and self.model.gpu_cap_bps < rates.max(initial=0))
+        most_bps = self._nic_bps.max(initial=0)
+        return bool(self.model.gpus_of_nic > 1 and self.model.gpu_cap_bps < most_bps)
 
     def _local_keys(self, source: Ints, destination: Ints) -> Longs:
         """The keys of the rows of local flows, NONE for none: flows x 4."""
@@ -262,6 +294,9 @@ class LocalPaths:
         rows = self._rows(self._link_keys(flows.source[~local], flows.destination[~local]))
         if (rows != NONE).any():
             others = _between(rows, others)
+        if self._posting is not None and len(flows) == len(self._posting):
+            row = self._rows(self._posting_keys(flows.source[~local]))
+            others = _behind(row, self._posting[~local], others)
         if not local.any():
             return others
         both = joined_paths(others, self._local_rows(selected_flows(flows, local)))
@@ -269,6 +304,20 @@ class LocalPaths:
         order[~local] = np.arange(len(others))
         order[local] = len(others) + np.arange(int(local.sum()))
         return paths_taken(both, order)
+
+
+def _behind(row: Ints, share: Floats, paths: Paths) -> Paths:
+    """Paths with a row before each, of which it takes a share; empty ones stay so."""
+    lengths = np.diff(paths.start)
+    start = np.concatenate(([0], np.cumsum(lengths + (lengths > 0))))
+    inner = np.arange(len(paths.sends)) + np.repeat(start[:-1] + 1 - paths.start[:-1], lengths)
+    sends, shares = np.empty(start[-1], np.int32), np.ones(start[-1])
+    sends[inner] = paths.sends
+    if paths.share is not None:
+        shares[inner] = paths.share
+    begins = start[:-1][lengths > 0]
+    sends[begins], shares[begins] = row[lengths > 0], share[lengths > 0]
+    return Paths(start, sends, shares)
 
 
 def _between(rows: Ints, paths: Paths) -> Paths:

@@ -179,7 +179,12 @@ class Simulation:
         flows = [self.flows]
         if compiled.answers is not None and compiled.clearing is not None:
             flows += [compiled.answers, compiled.clearing.flows, compiled.clearing.answers]
-        return LocalPaths(self.network, self.host_model, self._domain, flows)
+        program = compiled.program
+        bits = np.bincount(program.flow, program.size_bits, len(self.flows))
+        if self.options.engine is not Engine.FLUID:
+            bits = np.full_like(bits, np.inf)
+        bits_a_message = bits / np.maximum(1, compiled.posted)
+        return LocalPaths(self.network, self.host_model, self._domain, flows, bits_a_message)
 
     @cached_property
     def capacity_bps(self) -> Floats:

@@ -335,6 +335,15 @@ def _assumed_hosts(simulation: Simulation) -> Iterator[str]:
         yield f"host model {model.name}: {figures} are assumed, not published: `sources` says how"
 
 
+def _unposted(simulation: Simulation) -> Iterator[str]:
+    model = simulation.host_model
+    if model is not None and model.message_ns:
+        yield (
+            f"host model {model.name}: costs.message has no effect here: NICs of packets post "
+            "messages at once; --engine fluid has it"
+        )
+
+
 def _windows(simulation: Simulation, transports: Sequence[TransportSpec], job: Ints) -> Longs:
     """Of each transfer, X; those that do not use the network have none that holds them back."""
     windows = np.array([transport.window for transport in transports], np.int64)[job]
@@ -450,6 +459,7 @@ def _all_in_flight(simulation: Simulation) -> Iterator[str]:
 SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
     (_ALL, _workload_warnings),
     (_ALL, _assumed_hosts),
+    (_ALL - _FLUID, _unposted),
     (_ALL, _across_servers),
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),

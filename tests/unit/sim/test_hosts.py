@@ -159,6 +159,17 @@ def test_pcie_carries_what_goes_to_gpus_and_to_nics(rails: LabSpec) -> None:
     assert time_ns(rails, model, job) == pytest.approx(both, rel=2e-3)
 
 
+def test_a_sender_posts_one_message_after_the_other(rails: LabSpec) -> None:
+    # 8 MiB in 128 messages of 64 KiB, 5 us each: the NIC would take 1.3 us.
+    small = {**between(rails), "transport": {"message": "64KiB"}}
+    slow = server(costs={"message": "5us"}).model
+    assert time_ns(rails, slow, small) == pytest.approx(128 * 5 * US, rel=1e-3)
+    # In messages of 1 MiB the NIC is slower than the host.
+    assert time_ns(rails, slow, between(rails)) == time_ns(rails, server().model, between(rails))
+    packets = run(rails, slow, small, engine=Engine.PACKETS)
+    assert any("costs.message has no effect" in text for text in packets.warnings)
+
+
 SLOWER: list[tuple[str, dict[str, Any]]] = [
     ("launch", {"launch": "20us"}),
     ("step", {"step": "30us"}),
