@@ -13,7 +13,7 @@ from ipaddress import ip_address, ip_network
 from itertools import combinations
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from rocelab.base.family import Family
 from rocelab.base.wording import KeyPath, RefusedError, listed, shown
@@ -21,7 +21,7 @@ from rocelab.fabrics.graph import overlap
 from rocelab.fabrics.layout import Layout
 from rocelab.fabrics.numbers import given_addresses
 from rocelab.labfile.addresses import AddressesSpec, Pool
-from rocelab.labfile.base import Name, SpecModel
+from rocelab.labfile.base import SpecModel, check_name
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.wire.vxlan import VXLAN_BYTES
 
@@ -70,7 +70,8 @@ class TenantSpec(SpecModel):
         return value
 
 
-Tenants = Mapping[Name, TenantSpec]
+TenantName = Annotated[str, BeforeValidator(check_name)]
+Tenants = Mapping[TenantName, TenantSpec]
 
 
 def tenant_of_nics(layout: Layout, tenants: Tenants) -> dict[int, str]:
@@ -207,10 +208,10 @@ def _check_mtus(layout: Layout, tenant_of: Mapping[int, str], usual: int) -> Non
         )
     for nic, name in tenant_of.items():
         attachment = layout.attachments[nic]
-        own = attachment.wiring_of(0).mtu
-        if own is not None and own > most:
+        mtu = attachment.wiring_of(0).mtu
+        if mtu is not None and mtu > most:
             raise RefusedError(
-                f"{attachment.server} of tenant {name} has an MTU of {own}, and links between "
+                f"{attachment.server} of tenant {name} has an MTU of {mtu}, and links between "
                 f"switches carry {most + VXLAN_BYTES}, of which VXLAN takes {VXLAN_BYTES}",
                 f"give its link {most} at most, or links between switches more",
                 keys=(("overrides", "links"), ("fabric", "links"), ("tenants", name)),

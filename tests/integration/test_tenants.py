@@ -84,17 +84,17 @@ def test_no_frame_crosses_from_a_tenant_to_another(lab: RunningLab) -> None:
                 sender.sendto(head + b"\x88\xb5" + mark.ljust(46, b"\0"), (source.interface, 0))
 
     others = [lab.node(name).inside(listener) for name in ("srv1-2", "srv2-2", "srv3-2", "srv4-2")]
-    own = lab.node(neighbour.node).inside(listener)
+    inside = lab.node(neighbour.node).inside(listener)
     try:
         lab.node("srv1-1").inside(send)
-        assert mark in own.recv(100), "what goes to all, and an unknown MAC, reaches the tenant"
-        assert mark in own.recv(100)
+        assert mark in inside.recv(100), "what goes to all, and an unknown MAC, reaches the tenant"
+        assert mark in inside.recv(100)
         for other in others:
             other.setblocking(False)
             with pytest.raises(BlockingIOError):
                 other.recv(100)
     finally:
-        for listening in (own, *others):
+        for listening in (inside, *others):
             listening.close()
 
 

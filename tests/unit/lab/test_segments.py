@@ -58,9 +58,9 @@ def test_a_leaf_that_does_not_know_another_leaf_is_not_whole() -> None:
 
 
 def test_a_nic_that_was_silent_is_no_loss_and_is_named() -> None:
-    own = FABRIC.link_by_name["srv1-1:rtsw1"].a.mac
+    mac = FABRIC.link_by_name["srv1-1:rtsw1"].a.mac
     segment = segment_of(
-        FABRIC, RED, "rtsw1", [entry for entry in whole_table("rtsw1") if entry.mac != own]
+        FABRIC, RED, "rtsw1", [entry for entry in whole_table("rtsw1") if entry.mac != mac]
     )
 
     assert segment.is_whole

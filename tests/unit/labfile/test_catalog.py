@@ -160,7 +160,11 @@ def test_the_lab_to_copy_has_every_key_of_its_kind_and_the_defaults() -> None:
         *("links.delay", "queues.profile", "queues.roles", "queues.links"),
         *(f"routing.{key}" for key in ("policy", "templates", "config", "daemons", "expect")),
         *(str(key) for key in FIELDS if key.block[:2] in OWN),
-        *(str(key) for key in FIELDS if {*key.block, key.name} & {"overrides", "addresses"}),
+        *(
+            str(key)
+            for key in FIELDS
+            if {*key.block, key.name} & {"overrides", "addresses", "tenants"}
+        ),
         *(str(key) for key in FIELDS if key.block[:2] == ("queues", "pfc")),
     }
     spec = load_spec(find_lab("zone-small"))

@@ -141,9 +141,9 @@ def test_every_pair_within_a_tenant_arrives_by_the_planned_tables() -> None:
 
     assert set(unreached(FABRIC, without)) == {
         (nic.ip, find_nic(FABRIC, name).ip)
-        for name, own in (("srv2-1", "1"), ("srv2-2", "2"))
+        for name, number in (("srv2-1", "1"), ("srv2-2", "2"))
         for rack in (1, 3, 4)
-        for nic in [find_nic(FABRIC, f"srv{rack}-{own}")]
+        for nic in [find_nic(FABRIC, f"srv{rack}-{number}")]
     }
 
 
