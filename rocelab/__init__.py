@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rocelab.drills.labuse import kept as kept
     from rocelab.drills.run import run_drill as run_drill
     from rocelab.jobs.collectives import Pattern as Pattern
+    from rocelab.jobs.inference import InferenceSpec as InferenceSpec
+    from rocelab.jobs.inference import estimate_serving
     from rocelab.jobs.job import JobSpec as JobSpec
     from rocelab.jobs.job_spec import SimulatedJob as SimulatedJob
     from rocelab.jobs.job_spec import load_jobs as load_jobs
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from rocelab.traffic.result import TrafficResult as TrafficResult
 
     RouteWatch = FibWatch
+    serving_estimate = estimate_serving
     training_estimate = estimate
     training_volumes = volumes
     LLAMA3_RATES = LLAMA3

@@ -68,6 +68,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "TrainingSpec": "rocelab.jobs.training_spec",
         "training_volumes": "rocelab.jobs.volumes:volumes",
         "training_estimate": "rocelab.jobs.training:estimate",
+        "InferenceSpec": "rocelab.jobs.inference",
+        "serving_estimate": "rocelab.jobs.inference:estimate_serving",
         "RestartSpec": "rocelab.sim.events.event_spec",
         "LLAMA3_RATES": "rocelab.sim.events.rates:LLAMA3",
         "expected_cost": "rocelab.sim.events.expectation",

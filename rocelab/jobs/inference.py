@@ -1,216 +1,281 @@
 """Serving of a large model with prefill and decode on separate GPUs.
 
-Validates the block `inference` of a job and makes its `Workload`: a wave of prompts is prefilled,
-its keys and values are sent to the decoding GPUs, and the answers are generated
-(Patel et al. 2024 (Splitwise); Zhong et al. 2024 (DistServe)).
+Makes the `Workload` of a job's block `inference`: a wave of prompts is prefilled, its keys and
+values are sent to the decoding GPUs, and the answers are generated (Patel et al. 2024 (Splitwise);
+Zhong et al. 2024 (DistServe)).
 """
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Annotated, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from rocelab.base.arrays import Bools, Ints
-from rocelab.base.units import BytesPerSecond
-from rocelab.base.wording import RefusedError
-from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.models import Flops, Model
-from rocelab.jobs.parallelism import RankLayout, between, in_groups, joined, over_network
-from rocelab.jobs.steps import Steps
-from rocelab.jobs.training_spec import MAX_RANKS
-from rocelab.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
-from rocelab.jobs.workload import Sends, Workload
-from rocelab.jobs.workloads import JobPlace, WorkloadSpec
+from rocelab.jobs.expert_sends import expert_traffic
+from rocelab.jobs.experts import ExpertRouting, Overlap, token_bytes
+from rocelab.jobs.inference_spec import ServingSpec
+from rocelab.jobs.parallelism import between, over_network
+from rocelab.jobs.serving_memory import check_serving_memory, serving_memory
+from rocelab.jobs.serving_times import (
+    prefill_s,
+    routing,
+    serving_basis,
+    tensor_s,
+    token_s,
+)
+from rocelab.jobs.steps import Steps, step_ends
+from rocelab.jobs.volumes import activation_bytes
+from rocelab.jobs.workload import Dimension, Sends, Workload
+from rocelab.jobs.workloads import JobPlace, MemoryPart, WorkloadRate
 
-Count = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 
-
-class InferenceSpec(WorkloadSpec):
+class InferenceSpec(ServingSpec):
     """Some replicas of a model prefill, others decode; one iteration is a wave of prompts."""
 
-    title = "prefill and decode"
-    place = 2
-    may_send_nothing = True
-    peers = 8  # a few neighbours in each dimension
-
-    model: Model
-    tensor: Annotated[Count, Field(description="GPUs that divide each layer, in a server")] = 1
-    pipeline: Annotated[Count, Field(description="stages that divide the layers")] = 1
-    expert: Annotated[Count, Field(description="replicas that divide the experts")] = 1
-    prefill: Annotated[Count, Field(description="replicas that prefill; the first ranks")]
-    decode: Annotated[Count, Field(description="replicas that decode; the ranks after them")]
-    batch: Annotated[Count, Field(description="prompts of a prefill replica in one wave")] = 1
-    prompt: Annotated[int, Field(ge=1, le=10**8, description="tokens of a prompt")]
-    output: Annotated[int, Field(ge=1, le=10**6, description="tokens of an answer")]
-    gpu_flops: Annotated[Flops, Field(ge=10**9, description="speed of a GPU while it computes")]
-    memory: Annotated[
-        BytesPerSecond, Field(ge=10**9, description="bandwidth of a GPU's own memory")
-    ] = 3_350 * 10**9
-    server_gpus: Annotated[int, Field(ge=1, le=1024, description="GPUs of a server")] = 8
-    nvlink: Annotated[
-        BytesPerSecond, Field(ge=10**6, description="a GPU to others of its server, one way")
-    ] = 450 * 10**9
-
     @model_validator(mode="after")
-    def _replicas_fit(self) -> Self:
-        model, shapes = self.model, (self.prefill, self.decode)
-        wave = self.prefill * self.batch
-        refusals = {
-            ("tensor", "server_gpus"): (
-                self.server_gpus % self.tensor or model.heads % self.tensor,
-                f"{self.tensor} tensor parallel GPUs do not fit a server of {self.server_gpus} and "
-                f"{model.heads} heads evenly",
-                "use a divisor of both",
-            ),
-            ("pipeline", "model"): (
-                self.pipeline > model.layers,
-                f"{model.layers} layers do not fill {self.pipeline} stages",
-                "take fewer stages",
-            ),
-            ("expert", "prefill", "decode"): (
-                model.experts % self.expert or any(shape % self.expert for shape in shapes),
-                f"{self.expert} expert parallel replicas do not divide {model.experts} experts and "
-                f"{self.prefill} + {self.decode} replicas",
-                "use a divisor of experts, prefill and decode",
-            ),
-            ("batch", "decode", "prefill"): (
-                wave % self.decode or max(shapes) % min(shapes),
-                f"{wave} prompts of {self.prefill} replicas do not divide over {self.decode}",
-                "one number of replicas divides the other, and decode divides prefill x batch",
-            ),
-            ("prefill", "decode"): (
-                self.ranks > MAX_RANKS,
-                f"{self.ranks:,} GPUs; at most {MAX_RANKS:,} are planned",
-                "ranks are tensor x pipeline x (prefill + decode)",
-            ),
-        }
-        for keys, (refused, message, hint) in refusals.items():
-            if refused:
-                raise RefusedError(message, hint, keys=keys)
+    def _fits_the_gpus(self) -> Self:
+        check_serving_memory(self)
         return self
 
-    @property
-    def ranks(self) -> int:
-        """GPUs of the job, each with its own NIC."""
-        return self.tensor * self.pipeline * (self.prefill + self.decode)
-
-    @property
-    def server_ranks(self) -> int:
-        return self.tensor
-
     def workload(self, place: JobPlace) -> Workload:
-        apart = place.over_network(self.tensor, self.nvlink)
-        return inference_workload(self, iterations=place.iterations, apart=apart)
+        apart = place.over_network(self.tensor, self.nvlink_bps)
+        return inference_workload(
+            self,
+            iterations=place.iterations,
+            apart=apart,
+            servers=place.domains,
+            seed=place.seed,
+        )
 
-    @property
-    def cache_bytes(self) -> float:
-        """Bytes of keys and values of one token that a GPU holds: 2 x 2 L h_kv / (PP TP) (Kwon et
-        al. 2023 (PagedAttention), section 3); GPUs in excess of the heads of keys and values hold
-        copies."""
-        kv_heads = self.model.kv_heads or self.model.heads
-        whole = 2 * BF16_BYTES * self.model.layers * self.model.kv_hidden
-        return whole / self.pipeline / min(self.tensor, kv_heads)
+    def kept_memory(self) -> tuple[MemoryPart, ...]:
+        return serving_memory(self)
 
-    @cached_property
-    def layout(self) -> RankLayout:
-        """The layout, with replicas as the data parallel dimension."""
-        return RankLayout(self.tensor, 1, self.pipeline, self.prefill + self.decode, self.expert)
+    def basis(self) -> tuple[str, ...]:
+        return serving_basis(self)
+
+    def latencies(self, ends_s: Sequence[Mapping[str, float]]) -> list[WorkloadRate]:
+        """Time to first token: prefill, its cache's way and one token; the time between tokens;
+        and what GPUs of each kind read and write in a second."""
+        gpus = self.tensor * self.pipeline
+        moved_s = [_last(ends, "cache") for ends in ends_s]
+        token = [
+            (_last(ends, "decode") - moved) / self.output
+            for ends, moved in zip(ends_s, moved_s, strict=True)
+        ]
+        first = [moved + one for moved, one in zip(moved_s, token, strict=True)]
+        read = [self.batch * self.prompt / _last(ends, "prefill") / gpus for ends in ends_s]
+        written = [self.requests / one / gpus for one in token]
+        return [
+            WorkloadRate("ttft", "TTFT", "ns", [seconds * 1e9 for seconds in first]),
+            WorkloadRate("itl", "ITL (TPOT)", "ns", [seconds * 1e9 for seconds in token]),
+            WorkloadRate("prefilled", "prefill per GPU", "tokens/s", read),
+            WorkloadRate("written", "decode per GPU", "tokens/s", written),
+        ]
+
+
+@dataclass(frozen=True)
+class ServingEstimate:
+    """A wave if only the NICs limit the network, in seconds."""
+
+    prefill_s: float
+    """All prompts of a replica, with the exchanges of tokens."""
+    first_s: float
+    """Time to first token: prefill, the cache's way and one token."""
+    token_s: float
+    """From one token of an answer to the next."""
+    read_tokens_per_s: float
+    """By a GPU that prefills."""
+    written_tokens_per_s: float
+    """By a GPU that decodes."""
+
+
+def estimate_serving(spec: InferenceSpec, nic_bps: float) -> ServingEstimate:
+    """The roofline of a wave over NICs of `nic_bps` each way."""
+    workload = inference_workload(spec)
+    ends = step_ends(workload, nic_bps)
+    named = dict(zip((step.name for step in workload.steps), ends, strict=True))
+    rates = {rate.name: rate.values[0] for rate in spec.latencies([named])}
+    return ServingEstimate(
+        _last(named, "prefill"),
+        rates["ttft"] / 1e9,
+        rates["itl"] / 1e9,
+        rates["prefilled"],
+        rates["written"],
+    )
+
+
+def _last(ends: Mapping[str, float], word: str) -> float:
+    return max(end for name, end in ends.items() if name.startswith(word))
 
 
 def inference_workload(
-    spec: InferenceSpec, *, iterations: int = 1, apart: Bools | None = None
+    spec: ServingSpec,
+    *,
+    iterations: int = 1,
+    apart: Bools | None = None,
+    servers: Ints | None = None,
+    seed: int = 1,
 ) -> Workload:
     """Waves one after the other: each stage's keys and values are sent as soon as it has prefilled,
     while later stages compute; decoding begins when the last have arrived. All tokens of an answer
-    are one step. apart: as for `rocelab.jobs.training.training_workload`.
+    are one step. apart, servers, seed: as for `rocelab.jobs.training.training_workload`.
     """
-    steps, grid = Steps(), spec.layout.grid
-    prefill, decode = grid[: spec.prefill], grid[spec.prefill :]
-    last: int | None = None
-    moved: list[int] = []
-    for stage in range(spec.pipeline):
-        only = slice(stage, stage + 1)
-        exchange = joined(
-            _experts(spec, spec.batch * spec.prompt, prefill[:, only], 1),
-            _tensor_sends(spec, spec.batch, spec.prompt, prefill[:, only], apart),
+    if servers is None:
+        servers = (np.arange(spec.ranks) // spec.server_gpus).astype(np.int32)
+    return _Wave(spec, apart, servers, seed).steps_of().workload(spec.ranks, iterations)
+
+
+class _Wave:
+    def __init__(self, spec: ServingSpec, apart: Bools | None, servers: Ints, seed: int) -> None:
+        self.spec, self.apart, self.servers, self.seed = spec, apart, servers, seed
+        self.steps = Steps()
+        grid = spec.layout.grid
+        self.prefill, self.decode = grid[: spec.prefill], grid[spec.prefill :]
+
+    def steps_of(self) -> Steps:
+        return self._decode(self._prefill())
+
+    def _prefill(self) -> list[int]:
+        """Add the stages' prefills; return when their caches have arrived."""
+        spec, steps = self.spec, self.steps
+        nvlink = self.apart is None
+        compute_s = prefill_s(spec, nvlink=nvlink, seed=self.seed)
+        waits = {Dimension.TENSOR: nvlink * tensor_s(spec, spec.batch, spec.prompt)}
+        last: int | None = None
+        moved: list[int] = []
+        for stage in range(spec.pipeline):
+            before = last
+            last = steps.add(f"prefill {stage}", (last,), compute_s, inside=waits)
+            last = self._experts(
+                f"prefill {stage}",
+                spec.batch * spec.prompt,
+                self.prefill[:, stage : stage + 1],
+                (before, last),
+                1,
+            )
+            last = self._tensor(
+                f"prefill {stage} tensor",
+                last,
+                self.prefill[:, stage],
+                (spec.batch, spec.prompt, 1),
+            )
+            cache = _cache_sends(spec, self.prefill[:, stage], self.decode[:, stage])
+            moved.append(
+                steps.add(f"cache {stage}", (last,), sends=cache, dimension=Dimension.CACHE)
+            )
+            if stage + 1 < spec.pipeline:
+                size = activation_bytes(spec.model, spec.batch, spec.prompt, 1) / spec.tensor
+                ends = (
+                    self.prefill[:, stage].reshape(-1),
+                    self.prefill[:, stage + 1].reshape(-1),
+                )
+                last = steps.add(
+                    f"pass {stage}",
+                    (last,),
+                    sends=between(*ends, size),
+                    dimension=Dimension.PIPELINE,
+                )
+        return moved
+
+    def _decode(self, moved: list[int]) -> Steps:
+        spec, steps = self.spec, self.steps
+        nvlink = self.apart is None
+        passes = spec.output * spec.pipeline
+        compute_s = passes * token_s(spec, nvlink=nvlink, seed=self.seed)
+        waits = {Dimension.TENSOR: nvlink * passes * tensor_s(spec, spec.requests, 1)}
+        begin = steps.add("begin", moved)
+        last: int | None = steps.add("decode", (begin,), compute_s, inside=waits)
+        last = self._experts("decode", spec.requests, self.decode, (begin, last), spec.output)
+        size = activation_bytes(spec.model, spec.requests, 1, 1) / spec.tensor
+        ends = self.decode[:, :-1].reshape(-1), self.decode[:, 1:].reshape(-1)
+        if (passed := between(*ends, size, spec.output)) is not None:
+            last = steps.add("decode pass", (last,), sends=passed, dimension=Dimension.PIPELINE)
+        # A token passes the stages one after the other.
+        for stage in range(spec.pipeline):
+            last = self._tensor(
+                f"decode tensor {stage}",
+                last,
+                self.decode[:, stage],
+                (spec.requests, 1, spec.output),
+            )
+        return steps
+
+    def _experts(
+        self,
+        name: str,
+        tokens: float,
+        ranks: Ints,
+        after: tuple[int | None, int | None],
+        passes: int,
+    ) -> int | None:
+        """Add dispatch and combine of every layer among expert parallel replicas, `passes` times
+        for `tokens` of each replica; return the last step. after: what comes before the
+        computation, and the computation, beside which they go where they are hidden."""
+        spec, steps = self.spec, self.steps
+        decodes = name == "decode"
+        size, chosen = _division(spec, decodes=decodes)
+        before, computed = after
+        if size < 2:
+            return computed
+        groups = _expert_groups(ranks, size)
+        traffic = expert_traffic(
+            routing(spec, decodes=decodes, seed=self.seed), chosen, groups, self.servers
         )
-        compute_s = _prefill_s(spec, nvlink=apart is None)
-        last = steps.add(f"prefill {stage}", (last,), compute_s, exchange)
-        cache = _cache_sends(spec, prefill[:, stage], decode[:, stage])
-        moved.append(steps.add(f"cache {stage}", (last,), sends=cache))
-        if stage + 1 < spec.pipeline:
-            size = activation_bytes(spec.model, spec.batch, spec.prompt, 1) / spec.tensor
-            ends = prefill[:, stage].reshape(-1), prefill[:, stage + 1].reshape(-1)
-            last = steps.add(f"pass {stage}", (last,), sends=between(*ends, size))
-    requests = spec.prefill * spec.batch // spec.decode
-    compute_s = spec.output * spec.pipeline * _token_s(spec, requests, nvlink=apart is None)
-    size = activation_bytes(spec.model, requests, 1, 1) / spec.tensor
-    ends = decode[:, :-1].reshape(-1), decode[:, 1:].reshape(-1)
-    passed = between(*ends, size, spec.output)
-    last = steps.add(
-        "decode",
-        moved,
-        compute_s,
-        joined(passed, _experts(spec, requests, decode, spec.output)),
-    )
-    # A token passes the stages one after the other.
-    for stage in range(spec.pipeline if apart is not None else 0):
-        reduced = _tensor_sends(spec, requests, 1, decode[:, stage], apart, spec.output)
-        last = steps.add(f"tensor {stage}", (last,), sends=reduced)
-    return steps.workload(spec.ranks, iterations)
+        layers = spec.model.expert_layers / spec.pipeline
+        sizes = [
+            tokens / spec.tensor * token_bytes(spec.model.hidden, precision)
+            for precision in (chosen.dispatch, chosen.combine)
+        ]
+        hides = chosen.overlap is Overlap.MICRO_BATCHES
+        begin = before if hides else computed
+        waits = [computed]
+        repeats = layers * passes
+        if (sends := traffic.sends(groups, sizes[0], sizes[1], repeats)) is not None:
+            waits.append(
+                steps.add(f"{name} experts", (begin,), sends=sends, dimension=Dimension.EXPERT)
+            )
+        stages = spec.pipeline if decodes else 1
+        inside_s = traffic.inside * sum(sizes) * repeats * stages / spec.nvlink_bps
+        if inside_s:
+            inside = {Dimension.EXPERT: inside_s}
+            waits.append(steps.add(f"{name} NVLink", (begin,), inside_s, inside=inside))
+        return steps.add(f"{name} done", waits)
+
+    def _tensor(
+        self, name: str, last: int | None, ranks: Ints, size: tuple[int, int, int]
+    ) -> int | None:
+        """Add the all-reduces of the groups that are apart, over the network: of sequences of so
+        many tokens, so many times."""
+        spec = self.spec
+        sequences, tokens, passes = size
+        reduced = activation_bytes(spec.model, sequences, tokens, 1)
+        repeats = 2 * spec.model.layers / spec.pipeline * passes
+        sends = over_network(reduced, ranks.reshape(-1, spec.tensor), self.apart, repeats)
+        if sends is None:
+            return last
+        return self.steps.add(name, (last,), sends=sends, dimension=Dimension.TENSOR)
 
 
-def _prefill_s(spec: InferenceSpec, *, nvlink: bool) -> float:
-    tokens = spec.batch * spec.prompt
-    flops = spec.model.forward_flops(tokens, spec.prompt) / (spec.tensor * spec.pipeline)
-    return flops / spec.gpu_flops + nvlink * _tensor_s(spec, spec.batch, spec.prompt)
+def _division(spec: ServingSpec, *, decodes: bool) -> tuple[int, ExpertRouting]:
+    if decodes:
+        return spec.decoding, spec.routing_to_decode
+    return spec.expert, spec.routing
 
 
-def _token_s(spec: InferenceSpec, requests: int, *, nvlink: bool) -> float:
-    """A stage's time for the next token of all requests: the longer of its computation and one read
-    of its weights and cached keys and values (Pope et al. 2022, section 2)."""
-    model, gpus = spec.model, spec.tensor * spec.pipeline
-    weights = BF16_BYTES * (model.dense_parameters + model.expert_parameters / spec.expert) / gpus
-    known = spec.prompt + spec.output // 2
-    read_s = (weights + requests * known * spec.cache_bytes) / spec.memory
-    compute_s = model.forward_flops(requests, known) / gpus / spec.gpu_flops
-    return max(read_s, compute_s) + nvlink * _tensor_s(spec, requests, 1)
-
-
-def _tensor_s(spec: InferenceSpec, sequences: int, tokens: int) -> float:
-    """A stage's tensor parallel all-reduces, two per layer, over NVLink."""
-    factor = 2 * (spec.tensor - 1) / spec.tensor * 2 * spec.model.layers / spec.pipeline
-    return factor * activation_bytes(spec.model, sequences, tokens, 1) / spec.nvlink
-
-
-def _tensor_sends(
-    spec: InferenceSpec,
-    sequences: int,
-    tokens: int,
-    ranks: Ints,
-    apart: Bools | None,
-    passes: int = 1,
-) -> Sends | None:
-    """The same all-reduces of the groups that are apart, over the network."""
-    size = activation_bytes(spec.model, sequences, tokens, 1)
-    repeats = 2 * spec.model.layers / spec.pipeline * passes
-    return over_network(size, ranks.reshape(-1, spec.tensor), apart, repeats)
-
-
-def _experts(spec: InferenceSpec, tokens: int, ranks: Ints, passes: int) -> Sends | None:
-    """Dispatch and combine of every layer among expert parallel replicas."""
+def _expert_groups(ranks: Ints, size: int) -> Ints:
+    """Groups of `size` replicas that divide the experts, G x size, from ranks by (replica, stage,
+    context, tensor)."""
     replicas, stages, _, tensor = ranks.shape
-    grouped = ranks.reshape(replicas // spec.expert, spec.expert, stages * tensor)
-    groups = grouped.transpose(0, 2, 1).reshape(-1, spec.expert)
-    size = expert_bytes(spec.model, 1, tokens, 1, spec.tensor)
-    layers = spec.model.layers / spec.pipeline
-    return in_groups(Pattern.ALLTOALL, size, groups, 2 * layers * passes)
+    grouped = ranks.reshape(replicas // size, size, stages * tensor)
+    groups: Ints = grouped.transpose(0, 2, 1).reshape(-1, size)
+    return groups
 
 
-def _cache_sends(spec: InferenceSpec, source: Ints, destination: Ints) -> Sends | None:
+def _cache_sends(spec: ServingSpec, source: Ints, destination: Ints) -> Sends | None:
     """A stage's keys and values, sent from each prefill replica to the decode replicas in turn."""
     pairs = max(spec.prefill, spec.decode)
     prompts = spec.prefill * spec.batch // pairs

@@ -17,6 +17,7 @@ from rocelab.base.kinds import check_keys, in_order
 from rocelab.base.units import DurationNs
 from rocelab.base.wording import RefusedError, listed
 from rocelab.jobs.job import JobSpec, RanksPlaced
+from rocelab.jobs.model_files import with_files
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, TransportSpec
 from rocelab.jobs.workloads import WORKLOADS, WorkloadSpec
@@ -222,7 +223,8 @@ def load_jobs(file: str | Path) -> tuple[SimulatedJob, ...]:
     source = with_host_models(read_source(path), path)
     if isinstance(source.data, dict) and "pattern" in source.data:
         return (collective_job(validate(source, JobSpec)),)
-    return tuple(named_in(path, job) for job in validate(source, JobsSpec).jobs)
+    jobs = validate(with_files(source, path), JobsSpec).jobs
+    return tuple(named_in(path, job) for job in jobs)
 
 
 def named_in(path: Path, job: SimulatedJob) -> SimulatedJob:

@@ -22,8 +22,9 @@ from rocelab.jobs.workload import Sends
 class RankLayout:
     """Ranks in the order [TP, CP, PP, DP], tensor parallel ranks next to each other.
 
-    As Dubey et al. 2024 (Llama 3), section 3.3.2. Expert parallel groups are `expert` neighbours in
-    the data parallel dimension (Megatron-LM's parallel_state).
+    As Dubey et al. 2024 (Llama 3), section 3.3.2; with `pipeline_outside` [TP, CP, DP, PP], the
+    order of Megatron-LM (parallel_state, `tp-cp-ep-dp-pp`). Expert parallel groups are neighbours
+    in the data parallel dimension, with `expert_tensor` of a replica's tensor parallel ranks.
     """
 
     tensor: int
@@ -31,11 +32,17 @@ class RankLayout:
     pipeline: int
     data: int
     expert: int = 1
+    pipeline_outside: bool = False
+    expert_tensor: int = 1
 
     @cached_property
     def grid(self) -> Ints:
         """The rank at (data, pipeline stage, context, tensor)."""
         shape = (self.data, self.pipeline, self.context, self.tensor)
+        if self.pipeline_outside:
+            outside = (self.pipeline, self.data, self.context, self.tensor)
+            ranks = np.arange(np.prod(outside), dtype=np.int32).reshape(outside)
+            return ranks.swapaxes(0, 1)
         return np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
 
     def stage(self, number: int) -> Ints:
@@ -57,16 +64,23 @@ class RankLayout:
 
     def expert_groups(self, stages: slice) -> Ints:
         """Groups that divide a layer's experts."""
-        return self._groups(self._by_expert(stages), (2, 0, 3, 4, 1), self.expert)
+        return self._groups(self._by_expert(stages), (2, 0, 3, 4, 1, 5), self.expert)
 
     def expert_data_groups(self, stages: slice) -> Ints:
         """Groups with the same experts."""
-        size = self.data // self.expert * self.context
-        return self._groups(self._by_expert(stages), (2, 1, 4, 0, 3), size)
+        size = self.data * self.expert_tensor // self.expert * self.context
+        return self._groups(self._by_expert(stages), (2, 1, 4, 5, 0, 3), size)
 
     def _by_expert(self, stages: slice) -> Ints:
-        ranks = self.grid[:, stages]
-        grid: Ints = ranks.reshape(self.data // self.expert, self.expert, *ranks.shape[1:])
+        """Ranks by (group of replicas, replica, stage, context, tensor apart, tensor together)."""
+        ranks, replicas = self.grid[:, stages], self.expert // self.expert_tensor
+        grid: Ints = ranks.reshape(
+            self.data // replicas,
+            replicas,
+            *ranks.shape[1:-1],
+            self.tensor // self.expert_tensor,
+            self.expert_tensor,
+        )
         return grid
 
     @staticmethod

@@ -5,14 +5,14 @@ A completion time is compared with that least time, the roofline over NICs of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from rocelab.base.arrays import Bools
 from rocelab.hosts.ranks import RankHosts
-from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.jobs.workload import Dimension, Sends, Step, Workload
 
 
 class Steps:
@@ -27,10 +27,14 @@ class Steps:
         after: Iterable[int | None] = (),
         compute_s: float = 0.0,
         sends: Sends | None = None,
+        dimension: Dimension | None = None,
+        inside: Mapping[Dimension, float] | None = None,
     ) -> int:
-        """Add a step after others (None: nothing to wait for)."""
+        """Add a step after others (None: nothing to wait for). inside: seconds of compute_s that
+        wait within servers."""
         waits = tuple(dict.fromkeys(number for number in after if number is not None))
-        self._steps.append(Step(name, waits, compute_s, sends))
+        within = tuple((inside or {}).items())
+        self._steps.append(Step(name, waits, compute_s, sends, dimension=dimension, inside=within))
         return len(self._steps) - 1
 
     def workload(self, ranks: int, iterations: int) -> Workload:
@@ -76,14 +80,20 @@ def _most_bytes(sends: Sends, ranks: int, chosen: Bools) -> float:
     return max(float(np.bincount(end, sizes, minlength=ranks).max()) for end in ends)
 
 
+def step_ends(workload: Workload, nic_bps: float, hosts: RankHosts | None = None) -> list[float]:
+    """When each step is over, in seconds, if it takes its compute time and its sends go alone on
+    NICs of `nic_bps` and on the fabrics of hosts."""
+    ends: list[float] = []
+    for step in workload.steps:
+        start = max(ends[earlier] for earlier in step.after) if step.after else 0.0
+        ends.append(start + step.compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts))
+    return ends
+
+
 def roofline_s(workload: Workload, nic_bps: float, hosts: RankHosts | None = None) -> float:
     """The longest chain of steps, each with its compute time and alone on NICs of `nic_bps`, and on
     the fabrics of hosts.
 
     No network can be faster: headers, latency and shared links only add to it.
     """
-    ends: list[float] = []
-    for step in workload.steps:
-        start = max(ends[earlier] for earlier in step.after) if step.after else 0.0
-        ends.append(start + step.compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts))
-    return max(ends, default=0.0)
+    return max(step_ends(workload, nic_bps, hosts), default=0.0)

@@ -10,61 +10,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from rocelab.base.arrays import Bools
+import numpy as np
+from pydantic import model_validator
+
+from rocelab.base.arrays import Bools, Ints
 from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.expert_sends import ExpertTraffic, expert_traffic
+from rocelab.jobs.experts import token_bytes
+from rocelab.jobs.gpu_memory import check_training_memory, training_memory
 from rocelab.jobs.parallelism import between, in_groups, joined, over_network
+from rocelab.jobs.pass_times import bubble_passes, pass_times, routing
 from rocelab.jobs.steps import Steps, roofline_s
-from rocelab.jobs.training_spec import Sharding, TrainingSpec
+from rocelab.jobs.training_basis import training_basis
+from rocelab.jobs.training_spec import PipelineSchedule, Sharding, TrainingSpec
 from rocelab.jobs.volumes import volumes
-from rocelab.jobs.workload import Sends, Workload
-from rocelab.jobs.workloads import JobPlace
+from rocelab.jobs.workload import Dimension, Sends, Workload
+from rocelab.jobs.workloads import JobPlace, MemoryPart
 
 EVERY_STAGE = slice(None)
-
-
-@dataclass(frozen=True)
-class PassTimes:
-    """Seconds that a stage takes for one micro-batch, forward and backward: all its chunks.
-
-    *_tensor_s is the part that waits for tensor parallel all-reduces within the server.
-    """
-
-    forward_s: float
-    backward_s: float
-    forward_tensor_s: float
-    backward_tensor_s: float
-
-    @property
-    def both_s(self) -> float:
-        return self.forward_s + self.backward_s
-
-
-def pass_times(spec: TrainingSpec, *, nvlink: bool = True) -> PassTimes:
-    """Computation at `gpu_flops`, backward twice the forward, and tensor parallel all-reduces.
-
-    An all-reduce among n takes 2 (n - 1) / n of its bytes at `nvlink`; a layer has two each way
-    (Shoeybi et al. 2019, section 3), none hidden behind computation. nvlink: False without them.
-    """
-    tokens = spec.micro_batch * spec.tokens
-    shards = spec.tensor * spec.pipeline * spec.context
-    compute_s = spec.model.forward_flops(tokens, spec.tokens) / shards / spec.gpu_flops
-    factor = 2 * (spec.tensor - 1) / spec.tensor
-    all_reduce_s = factor * volumes(spec).tensor_bytes / spec.nvlink
-    tensor_s = 2 * spec.model.layers / spec.pipeline * all_reduce_s if nvlink else 0.0
-    return PassTimes(compute_s + tensor_s, 2 * compute_s + tensor_s, tensor_s, tensor_s)
 
 
 class TrainingJob(TrainingSpec):
     """Training with up to five kinds of parallelism; one iteration is one optimizer step."""
 
     def workload(self, place: JobPlace) -> Workload:
-        apart = place.over_network(self.tensor, self.nvlink)
-        return training_workload(self, iterations=place.iterations, apart=apart)
+        apart = place.over_network(self.tensor, self.nvlink_bps)
+        return training_workload(
+            self,
+            iterations=place.iterations,
+            apart=apart,
+            servers=place.domains,
+            seed=place.seed,
+        )
+
+    @model_validator(mode="after")
+    def _fits_the_gpus(self) -> Self:
+        check_training_memory(self)
+        return self
+
+    def computed_s(self, place: JobPlace) -> float:
+        nvlink = place.over_network(self.tensor, self.nvlink_bps) is None
+        times = pass_times(self, nvlink=nvlink, seed=place.seed)
+        return self.micro_batches * times.computed_s
+
+    def kept_memory(self) -> tuple[MemoryPart, ...]:
+        return training_memory(self)
+
+    def basis(self) -> tuple[str, ...]:
+        return training_basis(self)
 
 
 def training_workload(
-    spec: TrainingSpec, *, iterations: int = 1, apart: Bools | None = None
+    spec: TrainingSpec,
+    *,
+    iterations: int = 1,
+    apart: Bools | None = None,
+    servers: Ints | None = None,
+    seed: int = 1,
 ) -> Workload:
     """Iterations one after the other, each from gathering the parameters to the last gradient.
 
@@ -75,21 +79,35 @@ def training_workload(
 
     apart: of each tensor parallel group, in the order of ranks, whether its GPUs are not on one
     server; None if all are. Such groups send their all-reduces over the network; the others, which
-    wait for them, then cost nothing.
+    wait for them, then cost nothing. servers: of each rank; None: `server_gpus` ranks share one.
+    GPUs of a server send tokens to experts over NVLink. seed: draws popular experts.
     """
-    return _Iteration(spec, apart).steps_of().workload(spec.ranks, iterations)
+    if servers is None:
+        servers = (np.arange(spec.ranks) // spec.server_gpus).astype(np.int32)
+    return _Iteration(spec, apart, servers, seed).steps_of().workload(spec.ranks, iterations)
 
 
 class _Iteration:
-    def __init__(self, spec: TrainingSpec, apart: Bools | None) -> None:
+    def __init__(self, spec: TrainingSpec, apart: Bools | None, servers: Ints, seed: int) -> None:
         self.spec = spec
         self.apart = apart
         self.layout = spec.layout
         self.sizes = volumes(spec)
-        times = pass_times(spec, nvlink=apart is None)
-        self.forward_s = times.forward_s / spec.interleave
-        self.backward_s = times.backward_s / spec.interleave
+        times = pass_times(spec, nvlink=apart is None, seed=seed)
+        self.times = times
+        self.bubble = bubble_passes(spec, times)
+        part = 1 / spec.interleave
+        if spec.schedule is PipelineSchedule.DUALPIPE:
+            # The chain has fewer passes than stages: each counts as a part of one.
+            part = self.bubble / (spec.pipeline - 1)
+        self.part = part
+        self.forward_s, self.backward_s = times.forward_s * part, times.backward_s * part
         self.both_s = times.both_s
+        self.traffic: ExpertTraffic | None = None
+        if spec.expert > 1:
+            self.traffic = expert_traffic(
+                routing(spec, seed), spec.routing, self.layout.expert_groups(EVERY_STAGE), servers
+            )
         self.steps = Steps()
         self.gathered: list[list[int]] = []
         self.reduced: list[int | None] = []
@@ -98,27 +116,39 @@ class _Iteration:
         spec, steps = self.spec, self.steps
         later = self._gather()
         filled = self._fill()
+        again = self._gather_again(filled)
         chunk_s = spec.pipeline * self.forward_s
         steady: int | None = filled
         for chunk, gathered in enumerate(later, start=1):
-            steady = steps.add(f"forward chunk {chunk}", (steady, gathered), chunk_s)
+            steady = self._compute(f"forward chunk {chunk}", (steady, gathered), chunk_s)
         ahead = 1 + (spec.interleave - 1) * spec.pipeline
         without_forward = spec.interleave - 1 - len(later)
         rest_s = spec.micro_batches * self.both_s - ahead * (self.forward_s + self.backward_s)
-        steady = steps.add("steady", (steady,), rest_s + without_forward * chunk_s)
+        steady = self._compute("steady", (steady,), rest_s + without_forward * chunk_s)
         passed = None
         if (between_stages := self._merged_pipeline()) is not None:
-            passed = steps.add("pipeline", (filled,), sends=between_stages)
-        merged = joined(
-            self._exchange(EVERY_STAGE, spec.micro_batches - 1 / spec.interleave, backward=False),
-            self._exchange(EVERY_STAGE, spec.micro_batches - 1 / spec.interleave, backward=True),
+            passed = steps.add(
+                "pipeline", (filled,), sends=between_stages, dimension=Dimension.PIPELINE
+            )
+        passes = spec.micro_batches - self.part
+        steady = self._exchange(
+            "exchange", EVERY_STAGE, steady, passes, passes, hidden_after=filled
         )
-        if merged is not None:
-            steady = steps.add("exchange", (steady,), sends=merged)
         steady, reduced = self._reduce_later_chunks(steady)
         drained = self._drain(steady, reduced)
-        steps.add("optimizer", (drained, passed, *self.reduced))
+        steps.add("optimizer", (drained, passed, again, *self.reduced))
         return steps
+
+    def _compute(self, name: str, after: Sequence[int | None], seconds: float) -> int:
+        """Add computation, of which a part waits for tensor parallel GPUs of the server."""
+        times = self.times
+        waiting = (times.forward_tensor_s + times.backward_tensor_s) / times.both_s
+        if name.startswith("forward"):
+            waiting = times.forward_tensor_s / times.forward_s
+        elif name.startswith("backward"):
+            waiting = times.backward_tensor_s / times.backward_s
+        inside = {Dimension.TENSOR: waiting * seconds} if waiting else None
+        return self.steps.add(name, after, seconds, inside=inside)
 
     @property
     def _bucket_share(self) -> float:
@@ -146,19 +176,82 @@ class _Iteration:
             in_groups(pattern, expert * share, self.layout.expert_data_groups(stages)),
         )
 
-    def _exchange(self, stages: slice, passes: float, *, backward: bool) -> Sends | None:
-        """Context and expert parallel traffic of all layers of stages, and what tensor parallel
-        groups send over the network, for some micro-batches."""
-        spec, sizes, layout = self.spec, self.sizes, self.layout
-        layers = spec.model.layers / spec.pipeline * passes
-        pattern = Pattern.REDUCESCATTER if backward else Pattern.ALLGATHER
-        return joined(
-            in_groups(pattern, sizes.context_bytes, layout.context_groups(stages), layers),
-            in_groups(
-                Pattern.ALLTOALL, sizes.expert_bytes, layout.expert_groups(stages), 2 * layers
-            ),
-            over_network(sizes.tensor_bytes, layout.tensor_groups(stages), self.apart, 2 * layers),
+    def _exchange(
+        self,
+        name: str,
+        stages: slice,
+        last: int | None,
+        forward: float,
+        backward: float,
+        hidden_after: int | None = None,
+    ) -> int | None:
+        """Add the context, expert and tensor parallel traffic of all layers of stages, one after
+        the other as a layer has them, for so many micro-batches forward and backward; return the
+        last step. hidden_after: the step after which expert traffic may begin beside the others,
+        where it is hidden."""
+        spec, sizes, layout, steps = self.spec, self.sizes, self.layout, self.steps
+        model = spec.model
+        layers = (model.layers + model.predicted_ahead) / spec.pipeline
+        context = joined(
+            *(
+                in_groups(
+                    pattern, sizes.context_bytes, layout.context_groups(stages), layers * passes
+                )
+                for pattern, passes in (
+                    (Pattern.ALLGATHER, forward),
+                    (Pattern.REDUCESCATTER, backward),
+                )
+            )
         )
+        if context is not None:
+            last = steps.add(f"{name} context", (last,), sends=context, dimension=Dimension.CONTEXT)
+        last = self._exchange_experts(name, stages, last, forward + backward, hidden_after)
+        repeats = 2 * layers * (forward + backward)
+        groups = layout.tensor_groups(stages)
+        tensor = over_network(sizes.tensor_bytes, groups, self.apart, repeats)
+        if tensor is not None:
+            last = steps.add(f"{name} tensor", (last,), sends=tensor, dimension=Dimension.TENSOR)
+        return last
+
+    def _exchange_experts(
+        self, name: str, stages: slice, last: int | None, passes: float, hidden_after: int | None
+    ) -> int | None:
+        spec, steps, traffic = self.spec, self.steps, self.traffic
+        if traffic is None:
+            return last
+        model = spec.model
+        layers = (model.expert_layers + model.predicted_ahead) / spec.pipeline
+        tokens = spec.micro_batch * spec.tokens / (spec.context * spec.tensor)
+        sizes = [
+            tokens * token_bytes(model.hidden, precision)
+            for precision in (spec.routing.dispatch, spec.routing.combine)
+        ]
+        groups = self.layout.expert_groups(stages)
+        sends = traffic.sends(groups, sizes[0], sizes[1], layers * passes)
+        inside_s = traffic.inside * sum(sizes) * layers * passes / spec.nvlink_bps
+        hides = spec.hides_experts and hidden_after is not None
+        begin = hidden_after if hides else last
+        exchanged = [last] if hides else []
+        if sends is not None:
+            exchanged.append(
+                steps.add(f"{name} experts", (begin,), sends=sends, dimension=Dimension.EXPERT)
+            )
+        if inside_s:
+            inside = {Dimension.EXPERT: inside_s}
+            exchanged.append(steps.add(f"{name} NVLink", (begin,), inside_s, inside=inside))
+        if len(exchanged) < 2:
+            return exchanged[0] if exchanged else last
+        return steps.add(f"{name} done", exchanged)
+
+    def _gather_again(self, filled: int | None) -> int | None:
+        """Add the gathers of parameters that are not kept: for each pass but the first forward."""
+        spec = self.spec
+        if spec.sharding is not Sharding.ZERO3:
+            return None
+        sends = self._parameters(EVERY_STAGE, 2 * spec.micro_batches - 1, backward=False)
+        if sends is None:
+            return None
+        return self.steps.add("gather again", (filled,), sends=sends, dimension=Dimension.DATA)
 
     def _gather(self) -> list[int]:
         """Add the all-gathers, which all begin at once: per stage the first chunk's buckets in
@@ -173,7 +266,9 @@ class _Iteration:
             for bucket in range(spec.buckets):
                 share = self._bucket_share if bucket else self._edge_share
                 sends = self._parameters(_only(stage), share, backward=False)
-                last = steps.add(f"gather {stage}.{bucket}", (last,), sends=sends)
+                last = steps.add(
+                    f"gather {stage}.{bucket}", (last,), sends=sends, dimension=Dimension.DATA
+                )
                 buckets.append(last)
             self.gathered.append(buckets)
         waits = tuple(buckets[-1] for buckets in self.gathered)
@@ -181,20 +276,22 @@ class _Iteration:
         for chunk in range(1, spec.interleave):
             share = self._bucket_share * spec.buckets
             sends = self._parameters(EVERY_STAGE, share, backward=False)
-            waits = (steps.add(f"gather chunk {chunk}", waits, sends=sends),)
+            waits = (
+                steps.add(f"gather chunk {chunk}", waits, sends=sends, dimension=Dimension.DATA),
+            )
             later.append(waits[0])
         return later
 
     def _fill(self) -> int | None:
         """Add the first micro-batch through the first chunk of every stage; return its last
         step."""
-        spec, steps = self.spec, self.steps
+        spec = self.spec
         last: int | None = None
         for stage in range(spec.pipeline):
             blocks: Sequence[int | None] = self.gathered[stage] or (None,)
             for block, gathered in enumerate(blocks):
                 time_s = self.forward_s / len(blocks)
-                last = steps.add(f"forward {stage}.{block}", (last, gathered), time_s)
+                last = self._compute(f"forward {stage}.{block}", (last, gathered), time_s)
             last = self._add_sends(stage, stage + 1, last, backward=False)
         return last
 
@@ -208,11 +305,16 @@ class _Iteration:
             before = reduced
             for bucket in range(buckets):
                 time_s = self.backward_s / buckets
-                last = steps.add(f"backward {stage}.{bucket}", (last,), time_s)
+                last = self._compute(f"backward {stage}.{bucket}", (last,), time_s)
                 if reduces:
                     share = self._bucket_share if bucket < buckets - 1 else self._edge_share
                     sends = self._parameters(_only(stage), share, backward=True)
-                    before = steps.add(f"reduce {stage}.{bucket}", (last, before), sends=sends)
+                    before = steps.add(
+                        f"reduce {stage}.{bucket}",
+                        (last, before),
+                        sends=sends,
+                        dimension=Dimension.DATA,
+                    )
             self.reduced.append(before)
             last = self._add_sends(stage, stage - 1, last, backward=True)
         return last
@@ -223,12 +325,13 @@ class _Iteration:
         """Add a chunk's exchanges, then activations or gradients to the next
         stage."""
         word = "backward" if backward else "forward"
-        exchange = self._exchange(_only(stage), 1 / self.spec.interleave, backward=backward)
-        if exchange is not None:
-            last = self.steps.add(f"exchange {word} {stage}", (last,), sends=exchange)
+        passes = (0.0, self.part) if backward else (self.part, 0.0)
+        last = self._exchange(f"exchange {word} {stage}", _only(stage), last, *passes)
         if 0 <= onward < self.spec.pipeline:
             sends = self._boundary(stage, onward, 1)
-            last = self.steps.add(f"pass {word} {stage}", (last,), sends=sends)
+            last = self.steps.add(
+                f"pass {word} {stage}", (last,), sends=sends, dimension=Dimension.PIPELINE
+            )
         return last
 
     def _boundary(self, stage: int, onward: int, messages: int) -> Sends | None:
@@ -257,10 +360,12 @@ class _Iteration:
         reduced: int | None = None
         for chunk in reversed(range(1, spec.interleave)):
             time_s = spec.pipeline * self.backward_s
-            last = steps.add(f"backward chunk {chunk}", (last,), time_s)
+            last = self._compute(f"backward chunk {chunk}", (last,), time_s)
             share = self._bucket_share * spec.buckets
             sends = self._parameters(EVERY_STAGE, share, backward=True)
-            reduced = steps.add(f"reduce chunk {chunk}", (last, reduced), sends=sends)
+            reduced = steps.add(
+                f"reduce chunk {chunk}", (last, reduced), sends=sends, dimension=Dimension.DATA
+            )
         return last, reduced
 
 
@@ -277,7 +382,7 @@ class Estimate:
     tensor_s: float
     """Tensor parallel all-reduces."""
     bubble_s: float
-    """The wait of a stage while the pipeline fills and drains, (p - 1) / v micro-batches."""
+    """The wait of a stage while the pipeline fills and drains (`bubble_passes`)."""
     exposed_s: float
     """The further wait of the longest chain of steps for the network."""
     total_s: float
@@ -292,7 +397,7 @@ def estimate(spec: TrainingSpec, nic_bps: float) -> Estimate:
     total_s = roofline_s(training_workload(spec), nic_bps)
     tensor_s = spec.micro_batches * (times.forward_tensor_s + times.backward_tensor_s)
     compute_s = spec.micro_batches * times.both_s - tensor_s
-    bubble_s = (spec.pipeline - 1) / spec.interleave * times.both_s
+    bubble_s = bubble_passes(spec, times) * times.both_s
     return Estimate(
         compute_s,
         tensor_s,

@@ -14,21 +14,53 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rocelab.base.units import SHARE, BytesPerSecond, SharePpm
-from rocelab.base.wording import RefusedError
-from rocelab.jobs.models import Flops, Model
+from rocelab.base.wording import RefusedError, listed
+from rocelab.jobs.experts import Exchange, ExpertRouting, Overlap
+from rocelab.jobs.gpus import GPUS, Gpu, GpuName, Precision
+from rocelab.jobs.kernels import Speed
+from rocelab.jobs.model_shape import Flops
+from rocelab.jobs.models import Model
 from rocelab.jobs.parallelism import RankLayout
 from rocelab.jobs.workloads import WorkloadRate, WorkloadSpec
 
 MAX_RANKS = 2**17
+NVLINK_BPS = 450e9
+"""Of an H100, bytes per second one way, where no type is given."""
 
 Ways = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 
 
 class Sharding(StrEnum):
-    """What data parallel ranks keep: everything, or a share of the optimizer and gradients."""
+    """What data parallel ranks keep: everything, or a share of the optimizer, of gradients too, or
+    of parameters too."""
 
     NONE = "none"
+    ZERO1 = "zero1"
+    ZERO2 = "zero2"
+    ZERO3 = "zero3"
     FSDP = "fsdp"
+
+
+class Recompute(StrEnum):
+    """What the backward pass computes again instead of keeping it."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class PipelineSchedule(StrEnum):
+    """In which order stages compute micro-batches."""
+
+    ONE_F_ONE_B = "1f1b"
+    DUALPIPE = "dualpipe"
+
+
+class RankOrder(StrEnum):
+    """Which ranks are neighbours, the nearest first."""
+
+    PIPELINE_INSIDE = "tp-cp-pp-dp"
+    PIPELINE_OUTSIDE = "tp-cp-dp-pp"
 
 
 class TrainingSpec(WorkloadSpec):
@@ -48,16 +80,59 @@ class TrainingSpec(WorkloadSpec):
     pipeline: Annotated[Ways, Field(description="stages that divide the layers")] = 1
     data: Annotated[Ways, Field(description="replicas of the model")] = 1
     expert: Annotated[
-        Ways, Field(description="replicas that divide the experts of a layer among them")
+        Ways,
+        Field(
+            description="GPUs that divide the experts of a layer among them: replicas, and with "
+            "expert_tensor 1 the tensor parallel GPUs of a replica too"
+        ),
     ] = 1
+    expert_tensor: Annotated[
+        int | None,
+        Field(
+            ge=1, description="tensor parallel GPUs that divide an expert; left out: tensor; or 1"
+        ),
+    ] = None
+    routing: Annotated[
+        ExpertRouting, Field(description="how tokens travel to experts and back")
+    ] = ExpertRouting()
+    order: Annotated[
+        RankOrder | None,
+        Field(
+            strict=False,
+            description="which ranks are neighbours, nearest first; left out: tp-cp-pp-dp, and "
+            "tp-cp-dp-pp where experts are divided, so that those GPUs share servers",
+        ),
+    ] = None
     sharding: Annotated[
         Sharding,
         Field(
             strict=False,
-            description="none: gradients are all-reduced in bf16; fsdp: parameters all-gathered in "
-            "bf16 before the forward pass, gradients reduce-scattered in fp32",
+            description="none: gradients are all-reduced in bf16; else gradients are "
+            "reduce-scattered in fp32 and parameters gathered in bf16 once an iteration, and each "
+            "GPU keeps a share of the optimizer (zero1), also of gradients (zero2 and fsdp, which "
+            "keeps what it gathered), also of parameters (zero3, which gathers them for each pass)",
         ),
     ] = Sharding.NONE
+    recompute: Annotated[
+        Recompute,
+        Field(
+            strict=False,
+            description="what the backward pass computes again: none; selective: "
+            "normalisations, activations and the projections of latent attention; full: all",
+        ),
+    ] = Recompute.NONE
+    optimizer_bytes: Annotated[
+        int,
+        Field(ge=0, le=64, description="of a parameter's optimizer state; 12: Adam in fp32"),
+    ] = 12
+    schedule: Annotated[
+        PipelineSchedule,
+        Field(
+            strict=False,
+            description="1f1b, with chunks where interleave says so; or dualpipe, both ways at "
+            "once, with expert traffic behind the other way's computation",
+        ),
+    ] = PipelineSchedule.ONE_F_ONE_B
     micro_batches: Annotated[
         int, Field(ge=1, le=100_000, description="micro-batches of a replica per iteration")
     ] = 1
@@ -68,23 +143,50 @@ class TrainingSpec(WorkloadSpec):
     interleave: Annotated[
         int, Field(ge=1, le=1000, description="chunks of layers that each stage holds")
     ] = 1
+    gpu: Annotated[
+        GpuName | None,
+        Field(
+            description="type of GPU: its table of speeds and its memory, which the job must fit"
+        ),
+    ] = None
+    precision: Annotated[
+        Precision, Field(strict=False, description="what matrices are multiplied in")
+    ] = Precision.BF16
     gpu_flops: Annotated[
-        Flops,
+        Flops | None,
         Field(
             ge=10**9,
-            description="speed of a GPU while it computes: without pipeline bubbles and whatever "
-            "waits for another GPU, so more than a published average",
+            description="constant speed of a GPU while it computes, instead of its type's table: "
+            "without pipeline bubbles and whatever waits for another GPU, so more than a published "
+            "average",
         ),
-    ]
+    ] = None
+    ignore_memory: Annotated[
+        bool, Field(description="simulate it though it does not fit the GPUs' memory")
+    ] = False
     gpu_peak: Annotated[
         Flops | None,
-        Field(ge=10**9, description="the GPU's peak speed, for MFU; left out: no MFU"),
+        Field(
+            ge=10**9,
+            description="the GPU's peak speed, for MFU; left out: its type's in bf16, or no MFU",
+        ),
     ] = None
     server_gpus: Annotated[int, Field(ge=1, le=1024, description="GPUs of a server")] = 8
     nvlink: Annotated[
-        BytesPerSecond,
-        Field(ge=10**6, description="what a GPU sends to others of its server, one way"),
-    ] = 450 * 10**9
+        BytesPerSecond | None,
+        Field(
+            ge=10**6,
+            description="what a GPU sends to others of its server, one way; left out: its type's, "
+            "or 450GB/s",
+        ),
+    ] = None
+    tensor_overlap: Annotated[
+        SharePpm,
+        Field(
+            le=10**6,
+            description="share of tensor parallel traffic within servers that computation hides",
+        ),
+    ] = 0
     overlap: Annotated[
         SharePpm,
         Field(
@@ -141,9 +243,17 @@ class TrainingSpec(WorkloadSpec):
 
     @model_validator(mode="after")
     def _experts_divide(self) -> Self:
-        if self.data % self.expert:
+        if self.expert_tensor not in (None, 1, self.tensor):
             raise RefusedError(
-                f"{self.data} replicas do not divide into groups of {self.expert}",
+                f"{self.expert_tensor} of {self.tensor} tensor parallel GPUs cannot divide an "
+                "expert",
+                "expert_tensor is 1, or as tensor",
+                keys=("expert_tensor", "tensor"),
+            )
+        if self.data * self.spread_tensor % self.expert or self.expert % self.spread_tensor:
+            raise RefusedError(
+                f"{self.data * self.spread_tensor} replicas do not divide into groups of "
+                f"{self.expert}",
                 "expert parallel GPUs are data parallel ones too: use a divisor of data",
                 keys=("expert", "data"),
             )
@@ -156,7 +266,41 @@ class TrainingSpec(WorkloadSpec):
         return self
 
     @model_validator(mode="after")
+    def _routing_of_this_model(self) -> Self:
+        if not self.model.has_experts and self.routing != ExpertRouting():
+            raise RefusedError(
+                "a model without experts routes no tokens",
+                "remove routing, or give the model experts",
+                keys=("routing", "model"),
+            )
+        self.routing.check(self.model, self.expert)
+        return self
+
+    @model_validator(mode="after")
+    def _a_speed(self) -> Self:
+        if self.gpu is None and self.gpu_flops is None:
+            raise RefusedError(
+                "expected gpu or gpu_flops",
+                f"gpu: {listed(GPUS)}; or gpu_flops: a constant speed such as 400T",
+                keys=("gpu_flops", "gpu", "model"),
+            )
+        return self
+
+    @model_validator(mode="after")
     def _a_schedule_that_fills(self) -> Self:
+        if self.schedule is PipelineSchedule.DUALPIPE and (
+            self.interleave > 1
+            or self.pipeline % 2
+            or self.micro_batches % 2
+            or self.micro_batches < 2 * self.pipeline
+        ):
+            raise RefusedError(
+                f"DualPipe wants an even number of stages, without interleave, and an even number "
+                f"of micro-batches, two for each stage or more; here are {self.micro_batches} for "
+                f"{self.pipeline} stages",
+                "change pipeline or micro_batches, or remove schedule",
+                keys=("schedule", "micro_batches", "pipeline", "interleave"),
+            )
         if self.interleave > 1 and (self.pipeline == 1 or self.micro_batches < self.pipeline):
             raise RefusedError(
                 f"interleaving wants more than one stage and a micro-batch for each; here are "
@@ -180,8 +324,8 @@ class TrainingSpec(WorkloadSpec):
         (PaLM), appendix B), and tokens per second of all GPUs."""
         flops = [self.flops_per_iteration / time_s / self.ranks for time_s in seconds]
         rates = [WorkloadRate("gpu_tflops", "per GPU", "TFLOP/s", [rate / 1e12 for rate in flops])]
-        if self.gpu_peak is not None:
-            shares = [100 * rate / self.gpu_peak for rate in flops]
+        if (peak := self.peak_flops) is not None:
+            shares = [100 * rate / peak for rate in flops]
             rates.append(WorkloadRate("mfu", "MFU", "%", shares))
         tokens = [self.tokens_per_iteration / time_s for time_s in seconds]
         return [*rates, WorkloadRate("tokens", "tokens", "tokens/s", tokens)]
@@ -198,8 +342,59 @@ class TrainingSpec(WorkloadSpec):
 
     @property
     def flops_per_iteration(self) -> float:
-        """Operations of all GPUs in one iteration: forward, and twice that backward."""
-        return 3 * self.model.forward_flops(self.tokens_per_iteration, self.tokens)
+        """Operations of the model in one iteration: forward, and twice that backward; what is
+        computed again does not count."""
+        return 3 * self.model.forward_flops(self.tokens_per_iteration, self.tokens, training=True)
+
+    @property
+    def gpu_type(self) -> Gpu | None:
+        return None if self.gpu is None else GPUS[self.gpu]
+
+    @property
+    def peak_flops(self) -> float | None:
+        """For MFU."""
+        return self.gpu_peak or (None if self.gpu_type is None else self.gpu_type.bf16_flops)
+
+    @property
+    def speed(self) -> Speed:
+        """How fast a GPU computes."""
+        gpu = self.gpu_type
+        memory_bps = float("inf") if gpu is None or self.gpu_flops else gpu.memory_bps
+        return Speed(memory_bps, self.gpu_flops, gpu, self.precision)
+
+    @property
+    def nvlink_bps(self) -> float:
+        """Bytes per second, one way."""
+        if self.nvlink is not None:
+            return self.nvlink
+        return NVLINK_BPS if self.gpu_type is None else self.gpu_type.nvlink_bps
+
+    @property
+    def spread_tensor(self) -> int:
+        """Tensor parallel GPUs that hold different experts."""
+        return 1 if self.expert_tensor in (None, self.tensor) else self.tensor
+
+    @property
+    def divided_expert(self) -> int:
+        """GPUs that divide one expert."""
+        return self.tensor // self.spread_tensor
+
+    @property
+    def hides_experts(self) -> bool:
+        """Whether expert traffic travels while GPUs compute."""
+        dualpipe = self.schedule is PipelineSchedule.DUALPIPE
+        return dualpipe or self.routing.overlap is Overlap.MICRO_BATCHES
+
+    @property
+    def sends_per_server(self) -> bool:
+        return self.routing.exchange is Exchange.PER_SERVER
+
+    @property
+    def pipeline_outside(self) -> bool:
+        """Whether the stages are the outermost dimension of the ranks."""
+        if self.order is None:
+            return self.expert > 1
+        return self.order is RankOrder.PIPELINE_OUTSIDE
 
     @property
     def overlapped(self) -> float:
@@ -209,4 +404,12 @@ class TrainingSpec(WorkloadSpec):
     @cached_property
     def layout(self) -> RankLayout:
         """The layout of the ranks."""
-        return RankLayout(self.tensor, self.context, self.pipeline, self.data, self.expert)
+        return RankLayout(
+            self.tensor,
+            self.context,
+            self.pipeline,
+            self.data,
+            self.expert,
+            pipeline_outside=self.pipeline_outside,
+            expert_tensor=self.spread_tensor,
+        )

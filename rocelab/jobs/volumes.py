@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocelab.jobs.models import ModelShape
+from rocelab.jobs.experts import token_bytes
+from rocelab.jobs.gpus import Precision
+from rocelab.jobs.model_shape import BF16_BYTES, FP32_BYTES, ModelShape
 from rocelab.jobs.training_spec import Sharding, TrainingSpec
-
-BF16_BYTES = 2
-FP32_BYTES = 4
 
 
 def gradient_bytes(parameters: float, tensor: int, pipeline: int, element_bytes: int) -> float:
@@ -51,22 +50,22 @@ def context_bytes(model: ModelShape, micro_batch: int, sequence: int, tensor: in
     """Keys and values of a layer that context parallel ranks gather: 2 x 2 b s h_kv / TP.
 
     Dubey et al. 2024 (Llama 3), section 3.3.2; their gradients are reduce-scattered on the way
-    back. If there are fewer heads of keys and values than ranks, ranks hold copies.
+    back. If there are fewer heads of keys and values than ranks, ranks hold copies; of latent
+    attention each gathers the short vector.
     """
-    kv_heads = model.kv_heads or model.heads
-    return 2 * BF16_BYTES * micro_batch * sequence * model.kv_hidden / min(tensor, kv_heads)
+    copies = min(tensor, model.cached_heads)
+    return BF16_BYTES * micro_batch * sequence * model.cached_width / copies
 
 
-def expert_bytes(
-    model: ModelShape, micro_batch: int, sequence: int, context: int, tensor: int
-) -> float:
-    """Bytes that a GPU sends to all experts of a layer, including its own: 2 k h for each of its b
-    s / (CP TP) tokens, k the experts that a token goes to.
+def expert_bytes(model: ModelShape, tokens: float, precision: Precision = Precision.BF16) -> float:
+    """Bytes that a GPU sends to all experts of a layer, including its own, if each gets a copy: 2 k
+    h for each of its b s / (CP TP) tokens, k the experts that a token goes to; in fp8 half of it
+    and scales.
 
     Dispatch and combine, each forward and backward: four times per layer (Lepikhin et al. 2020
     (GShard); Rajbhandari et al. 2022 (DeepSpeed-MoE)).
     """
-    return model.top_k * pipeline_bytes(model, micro_batch, sequence, context, tensor)
+    return model.top_k * tokens * token_bytes(model.hidden, precision)
 
 
 @dataclass(frozen=True)
@@ -86,31 +85,42 @@ class Volumes:
     context_bytes: float
     """One layer's keys and values, gathered and reduced once per micro-batch."""
     expert_bytes: float
-    """One all-to-all, 4 per layer and micro-batch."""
+    """One dispatch to experts, two per layer with experts and micro-batch, forward and backward,
+    to all experts and before any are left out that share a server."""
+    combine_bytes: float
+    """One combine, as often."""
 
 
 def volumes(spec: TrainingSpec) -> Volumes:
-    """The volumes of a job. Stages count as equal: each has 1/PP of all parameters."""
-    model, fsdp = spec.model, spec.sharding is Sharding.FSDP
+    """The volumes of a job. Stages count as equal: each has 1/PP of all parameters, those that
+    predict further tokens included."""
+    model, sharded = spec.model, spec.sharding is not Sharding.NONE
     cut = (spec.tensor, spec.pipeline)
     step = (model, spec.micro_batch, spec.tokens)
-    experts = model.expert_parameters / spec.expert
-    gradient = FP32_BYTES if fsdp else BF16_BYTES
+    ahead, ahead_experts = model.ahead_parameters
+    outside = model.dense_parameters + ahead
+    whole = (model.expert_parameters + ahead_experts) * spec.spread_tensor
+    experts = whole / spec.expert
+    gradient = FP32_BYTES if sharded else BF16_BYTES
     replicas = spec.data * spec.context
-    dense_shared, experts_shared = replicas > 1, replicas > spec.expert
+    dense_shared = replicas > 1
+    experts_shared = replicas * spec.spread_tensor > spec.expert
+    tokens = spec.micro_batch * spec.tokens / (spec.context * spec.tensor)
+    routing = spec.routing
 
     def of(parameters: float, element_bytes: int, shared: bool) -> float:
         return gradient_bytes(parameters, *cut, element_bytes) if shared else 0.0
 
     return Volumes(
-        gather_bytes=of(model.dense_parameters, BF16_BYTES, fsdp and dense_shared),
-        reduce_bytes=of(model.dense_parameters, gradient, dense_shared),
-        expert_gather_bytes=of(experts, BF16_BYTES, fsdp and experts_shared),
+        gather_bytes=of(outside, BF16_BYTES, sharded and dense_shared),
+        reduce_bytes=of(outside, gradient, dense_shared),
+        expert_gather_bytes=of(experts, BF16_BYTES, sharded and experts_shared),
         expert_reduce_bytes=of(experts, gradient, experts_shared),
         pipeline_bytes=pipeline_bytes(*step, spec.context, spec.tensor)
         if spec.pipeline > 1
         else 0.0,
         tensor_bytes=activation_bytes(*step, spec.context) if spec.tensor > 1 else 0.0,
         context_bytes=context_bytes(*step, spec.tensor) if spec.context > 1 else 0.0,
-        expert_bytes=expert_bytes(*step, spec.context, spec.tensor) if spec.expert > 1 else 0.0,
+        expert_bytes=expert_bytes(model, tokens, routing.dispatch) if spec.expert > 1 else 0.0,
+        combine_bytes=expert_bytes(model, tokens, routing.combine) if spec.expert > 1 else 0.0,
     )

@@ -8,6 +8,7 @@ thousands of ranks is one step with a few arrays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -47,6 +48,17 @@ class Sends:
         return np.ones(len(self.source), np.int64) if self.parts is None else self.parts
 
 
+class Dimension(StrEnum):
+    """A kind of parallelism, or of serving, that a step sends for."""
+
+    TENSOR = "TP"
+    CONTEXT = "CP"
+    PIPELINE = "PP"
+    DATA = "DP"
+    EXPERT = "EP"
+    CACHE = "KV cache"
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """After all steps `after` (lower numbers) and then `compute_s`, `sends`; None: only compute."""
@@ -61,6 +73,10 @@ class Step:
     launches: bool = True
     """Whether its sends are the first of their ranks in a collective, which hosts launch
     (`rocelab.hosts`); False: they are a later part of one."""
+    dimension: Dimension | None = None
+    """What the sends are for."""
+    inside: tuple[tuple[Dimension, float], ...] = ()
+    """Seconds of `compute_s` in which GPUs wait for one another within their servers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ engines run. Simulations ask it, and know none by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
@@ -46,12 +46,17 @@ class JobPlace:
     """The type of server on its ranks: which of them reach each other without the network, and what
     hosts take. None: hosts take no time, and all ranks send over the network."""
 
+    @property
+    def domains(self) -> Ints:
+        """R. The server of each rank, or the domain in which its GPU reaches others."""
+        if self.hosts is None or self.hosts.local is None:
+            return self.servers
+        return self.hosts.domain
+
     def apart(self, size: int) -> Bools:
         """Of each group of `size` consecutive ranks, whether its NICs are on several servers, or in
         several domains that GPUs reach each other in."""
-        has_domains = self.hosts is not None and self.hosts.local is not None
-        servers = self.servers if not has_domains else self.hosts.domain  # type: ignore[union-attr]
-        servers = servers.reshape(-1, size)
+        servers = self.domains.reshape(-1, size)
         apart: Bools = (servers != servers[:, :1]).any(axis=1)
         return apart
 
@@ -72,6 +77,13 @@ class JobPlace:
                 hint="place each group on one server, or none",
             )
         return apart
+
+
+class MemoryPart(NamedTuple):
+    """Bytes in the memory of one GPU."""
+
+    name: str
+    bytes: float
 
 
 class WorkloadRate(NamedTuple):
@@ -138,6 +150,23 @@ class WorkloadSpec(SpecModel):
     def rates(self, seconds: Sequence[float]) -> list[WorkloadRate]:
         """Its own figures of iterations that took so long."""
         return []
+
+    def latencies(self, ends_s: Sequence[Mapping[str, float]]) -> list[WorkloadRate]:
+        """Its own figures of when steps of each iteration were over, by their names, in seconds
+        from the iteration's beginning."""
+        return []
+
+    def computed_s(self, place: JobPlace) -> float | None:
+        """Seconds that a GPU computes in an iteration; None: whatever its steps compute."""
+        return None
+
+    def kept_memory(self) -> tuple[MemoryPart, ...]:
+        """What it keeps in the memory of the GPU that keeps most."""
+        return ()
+
+    def basis(self) -> tuple[str, ...]:
+        """What its figures rest on, each as "predicted: ..." or "assumed: ..."."""
+        return ()
 
 
 def _workload(name: str, value: object) -> type[WorkloadSpec]:

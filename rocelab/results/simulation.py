@@ -72,6 +72,26 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class TimePart:
+    """A part of the last iteration of a job of a large model."""
+
+    name: str
+    """`computation`, `pipeline bubble`, or what the longest chain of steps waits for: the traffic
+    of TP, CP, PP, DP or EP, or of the KV cache."""
+    time_ns: float
+    share: float
+    """Of the iteration; the parts add up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """A part of what a job keeps in the memory of the GPU that keeps most."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class SizeBin:
     """Flows of about one size, and quantiles of their slowdowns (`FlowTimes`), interpolated."""
 
@@ -125,6 +145,12 @@ class JobOutcome:
     """None if no flow was over, or the job is merged."""
     merged: bool = False
     """Some transfers are many sends of a lab, which wait for each other."""
+    parts: tuple[TimePart, ...] = ()
+    """Of a job of a large model."""
+    memory: tuple[MemoryUse, ...] = ()
+    """Of a job of a large model."""
+    basis: tuple[str, ...] = ()
+    """What the figures of a job of a large model rest on, each predicted or assumed."""
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""

@@ -17,6 +17,7 @@ from rocelab.base.statistics import spread
 from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.steps import roofline_s
+from rocelab.jobs.workloads import WorkloadRate
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import LEAVES_OUT
 from rocelab.results.environment import Environment, environment_with
@@ -48,6 +49,7 @@ from rocelab.sim.engine.completion import (
 )
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.events.timeline import EventOutage
+from rocelab.sim.model_figures import latencies_of, memory_of, parts_of
 from rocelab.sim.packets.figures import packet_counts
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
@@ -160,7 +162,11 @@ def _job(
         cut_zones=cut.zones,
         payload_bytes=int(compiled.payload_bytes[transfers].sum()),
         headlines=_headlines(
-            job, seconds, roofline_ns, _latency_s(simulation, outcome, tasks) * NS
+            job,
+            seconds,
+            roofline_ns,
+            _latency_s(simulation, outcome, tasks) * NS,
+            latencies_of(simulation, outcome, number, seconds),
         ),
         iterations_ns=tuple(None if np.isinf(second) else second * NS for second in seconds),
         roofline_ns=roofline_ns,
@@ -170,6 +176,9 @@ def _job(
         if merged
         else slowdown_by_size(compiled.payload_bytes[transfers], times.slowdown[transfers]),
         merged=merged,
+        parts=parts_of(simulation, outcome, number),
+        memory=memory_of(simulation, number),
+        basis=() if job.workload is None else job.workload.basis(),
     )
 
 
@@ -229,7 +238,11 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
 
 
 def _headlines(
-    job: SimulatedJob, seconds: Sequence[float], roofline_ns: float, latency_ns: float
+    job: SimulatedJob,
+    seconds: Sequence[float],
+    roofline_ns: float,
+    latency_ns: float,
+    latencies: Sequence[WorkloadRate],
 ) -> tuple[Headline, ...]:
     """The headlines of a lab's job, as far as a fluid model has them; none if an iteration never
     ends."""
@@ -250,7 +263,7 @@ def _headlines(
             ("busbw", "busbw", "GB/s", [row.busbw_gbs for row in results]),
         ]
     if job.workload is not None:
-        rows += job.workload.rates(seconds)
+        rows += [*job.workload.rates(seconds), *latencies]
     ratios = [jct_ratio(time_ns, roofline_ns) for time_ns in times_ns]
     rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
     if latency_ns:

@@ -30,6 +30,7 @@ from rocelab.report.document import (
 from rocelab.report.order import event_name
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.answer import simulation_answer
+from rocelab.report.simulation.models import model_section
 from rocelab.report.simulation.recorded import recorded, which_flows
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import (
@@ -58,6 +59,7 @@ def simulation_document(report: SimulationReport) -> Document:
             Replay(partial(recorded, report)),
             Section("Flow completion", _flow_times(report)),
             Section("Slowest flows", _slowest(report), page_only=True),
+            model_section(report),
             Section("Packets", (_packets(report), *_queues(report))),
             Section("What happened", (_events(report),)),
             Section("Links between switches", (*_drawn(report, heat=plots.heat), *_links(report))),

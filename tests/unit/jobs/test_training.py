@@ -14,12 +14,14 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.inference import InferenceSpec, inference_workload
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob, collective_job, find_jobs, load_jobs
-from rocelab.jobs.models import MODELS, ModelShape
+from rocelab.jobs.model_shape import ModelShape
+from rocelab.jobs.models import MODELS
 from rocelab.jobs.parallelism import RankLayout, in_groups
+from rocelab.jobs.pass_times import pass_times
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.ranking import RankingSpec, ranking_workload
 from rocelab.jobs.steps import roofline_s
-from rocelab.jobs.training import estimate, pass_times, training_workload
+from rocelab.jobs.training import estimate, training_workload
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.volumes import volumes
 from rocelab.jobs.workload import Workload
@@ -183,7 +185,7 @@ def test_an_iteration_sends_the_volumes_and_computes_for_the_pipeline(**keys: in
     if keys["pipeline"] == 1:
         keys["interleave"] = 1
     spec = training(model=MOE, gpu_flops="1T", **keys)
-    workload = training_workload(spec)
+    workload = training_workload(spec, servers=np.arange(spec.ranks, dtype=np.int32))
     sent, moved = sent_bytes(workload), volumes(spec)
     dense = spec.data * spec.context
     experts = dense // spec.expert
@@ -217,7 +219,8 @@ def test_an_iteration_sends_the_volumes_and_computes_for_the_pipeline(**keys: in
 def test_an_estimate_is_made_of_its_parts() -> None:
     spec = training(**LLAMA, interleave=4)
     parts = estimate(spec, NIC_BPS)
-    operations = 6 * spec.model.parameters + 12 * 126 * 16384 * 8192
+    multiplied = spec.model.parameters - 128256 * 16384
+    operations = 6 * multiplied + 12 * 126 * 16384 * 8192
     whole = operations * spec.tokens_per_iteration / spec.ranks / 400e12
     assert parts.compute_s == pytest.approx(whole)
     assert parts.bubble_s == pytest.approx((parts.compute_s + parts.tensor_s) * 15 / 4 / 16)
@@ -362,7 +365,8 @@ def test_experts_of_a_serving_model_exchange_tokens_both_ways() -> None:
             "gpu_flops": "400T",
         }
     )
-    prefill = sent_bytes(inference_workload(spec))["prefill"]
+    apart = np.arange(spec.ranks, dtype=np.int32)
+    prefill = sent_bytes(inference_workload(spec, servers=apart))["prefill"]
     expected = 2 * 32 * 3 / 4 * (2 * 1024 / 2 * 2 * 4096)
     assert prefill.tolist() == [expected] * 8 + [0] * 8
 
