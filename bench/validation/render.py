@@ -17,6 +17,7 @@ from bench.validation.rows import Kind, size, tables
 
 DATA = "validation.json"
 PAGE, HOSTS_PAGE = "validation.md", "validation-hosts.md"
+MODELS_PAGE = "validation-models.md"
 
 
 def pages(validation: Validation) -> dict[str, str]:
@@ -32,6 +33,7 @@ def pages(validation: Validation) -> dict[str, str]:
     return {
         PAGE: filled("validation", figures | _zones(validation)),
         HOSTS_PAGE: filled("validation-hosts", figures),
+        MODELS_PAGE: filled("validation-models", figures),
     }
 
 

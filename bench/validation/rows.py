@@ -30,6 +30,12 @@ class Source(StrEnum):
     HPN = "HPN, SIGCOMM'24; first-hand"
     LLAMA = "Llama 3; first-hand"
     PACKETS = "packet-level simulators; second-hand"
+    BRIDGE = "Megatron Bridge, performance summary; first-hand"
+    MEGASCALE = "MegaScale, NSDI'24; second-hand"
+    DEEPSEEK = "DeepSeek-V3, report and ISCA'25; second-hand"
+    SERVING = "DeepSeek-V3/R1 inference overview; second-hand"
+    RTP = "RTP-LLM on H800; second-hand"
+    CACHES = "the models' config.json"
     NONE = "not published"
 
 
@@ -47,6 +53,11 @@ FORMS: Mapping[str, Callable[[float], str]] = {
     "size": size,
     "over": lambda value: f"{value - 1:+.0%}",
     "billions": lambda value: f"{value / 1e9:.1f} billion",
+    "tflops": "{:,.0f} TFLOP/s".format,
+    "seconds": "{:.2f} s".format,
+    "days": "{:.2f} days".format,
+    "tokens": "{:,.0f} tokens/s".format,
+    "bytes": "{:,.0f} B".format,
     "yes-no": lambda value: "yes" if value else "no",
 }
 """How a figure is written; `over` is completion over roofline as the slowdown."""
@@ -59,16 +70,22 @@ BY_CONSTRUCTION = (
     "ports/",
     "single-tor/",
     "volume/",
+    "model/cache/",
+    "model/parameters/",
 )
 """Prefixes of cells that need no simulation: statistics of dice, theorems of Clos and Koenig, a
 configured rate, arithmetic of timeouts, formulas."""
 
+FITTED = ("model/fit/",)
+"""Prefixes of cells that a constant was fitted on."""
+
 
 class Kind(StrEnum):
-    """What agreement of a row is worth: it follows from the input and tests only the arithmetic;
-    the setting is one of several that the publication leaves open, and they do not all compare
-    alike; or it could have failed."""
+    """What agreement of a row is worth: a constant was fitted on it; it follows from the input and
+    tests only the arithmetic; the setting is one of several that the publication leaves open, and
+    they do not all compare alike; or it could have failed."""
 
+    FITTED = "what a constant was fitted on"
     BY_CONSTRUCTION = "by construction"
     ONE_OF_SEVERAL = "one of several choices"
     PREDICTED = "predicted"
@@ -101,6 +118,8 @@ class Row:
         return cls(**keys, source=source, low=low, high=high)
 
     def kind(self, validation: Validation) -> Kind:
+        if self.cell.startswith(FITTED):
+            return Kind.FITTED
         if self.cell.startswith(BY_CONSTRUCTION):
             return Kind.BY_CONSTRUCTION
         cells = matching(validation.values, self.choices)
@@ -119,6 +138,11 @@ class Row:
         if one.n == 1:
             return form(one.median)
         return f"{form(one.median)} ({form(one.minimum)} to {form(one.maximum)}, n={one.n})"
+
+    def ratio(self, validation: Validation) -> float:
+        """The median over the middle of the published range, which is above 0."""
+        assert self.low is not None and self.high is not None
+        return validation.median(self.cell) / ((self.low + self.high) / 2)
 
     def compared(self, validation: Validation) -> str:
         """The position of the median relative to the published figure."""

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from bench.campaign.document import Document
 from bench.campaign.study import BENCH, Measure, Publication, Series, Study
-from bench.validation import engineering, fluid, hashing, history, hpn, scaling, volumes
+from bench.validation import engineering, fluid, hashing, history, hpn, models, scaling, volumes
 from bench.validation.document import FORMAT, SCHEMA_VERSION, Validation
 from bench.validation.plot import plots
 from bench.validation.render import DATA, pages
@@ -27,7 +27,7 @@ SEEDS = 12
 
 COMMAND = "make validation"
 DOCS = BENCH.parent / "docs"
-CASES = (hashing, scaling, engineering, history, hpn, volumes, fluid)
+CASES = (hashing, scaling, engineering, history, hpn, volumes, fluid, models)
 
 
 def tasks() -> dict[str, Task]:
