@@ -71,7 +71,7 @@ RATE = UnitScale(
     hint="a rate is bits per second: a number and k, M, G or T",
     units={"T": 10**12, "G": 10**9, "M": 10**6, "k": 10**3, "K": 10**3, "": 1},
     examples=("400G", "25G"),
-    unit_ending="(bps|bit/s)?",
+    unit_ending="(bps|bit/s|b/s|bit|bE|b|E)?",
 )
 SIZE = UnitScale(
     expected="a size such as 800KB, 16MB or 64KiB",

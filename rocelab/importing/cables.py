@@ -1,10 +1,12 @@
 """A list of cables as a topology: a CSV, or a drawing of graphviz's language.
 
-A cable may be listed twice, from each of its ends; it is taken once.
+A cable may be listed twice, from each of its ends; it is taken once. Columns may have the names of
+others: `Source Device`, `A-side port`, `side_b_name`, `Speed`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from rocelab.labfile.table import further_columns
 
 def read_cable_list(path: Path) -> ImportedTopology:
     """The topology of a list of cables. Raises SpecError."""
-    form = replace(CABLES, is_open=True)
+    form = replace(CABLES, is_open=True, column_of=column_of)
     source = read_cables(path, form)
     rows = source.data["links"]
     assert isinstance(rows, list)
@@ -41,6 +43,35 @@ def read_cable_list(path: Path) -> ImportedTopology:
     columns = further_columns(path, form) if is_table else ()
     left_out += [f"column {name}" for name in columns]
     return ImportedTopology(path.stem, nodes, links, left_out, is_graph=True)
+
+
+_ENDS = {
+    "a": {"a", "aside", "source", "src", "from", "local", "near"},
+    "b": {"b", "z", "bside", "zside", "destination", "dest", "dst", "to", "remote", "far"}
+    | {"peer", "neighbor", "neighbour", "target"},
+}
+_NODES = {"node", "device", "host", "hostname", "switch", "system", "sysname", "name", ""}
+_PORTS = {"port", "interface", "intf", "iface", "ifname", "if", "int", "portid"}
+_RATES = {"rate", "speed", "bandwidth"}
+_NO_MEANING = {"side", "end", "id", "link", "cable"}
+
+
+def column_of(name: str) -> str:
+    """The column of a list of cables that others call `name`; a name that says none is kept."""
+    text = name.strip()
+    words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
+    if text in CABLES.columns or not words:
+        return text
+    if len(words) == 1 and words[0] in _RATES:
+        return "rate"
+    end = next((end for end, names in _ENDS.items() if names & {*words}), None)
+    if end is None:
+        return text
+    rest = [word for word in words if word not in _ENDS[end] and word not in _NO_MEANING]
+    what = rest[-1] if rest else ""
+    if what in _PORTS or (what == "name" and words[0] == "side"):
+        return f"{end}_port"
+    return f"{end}_node" if what in _NODES else text
 
 
 def _link(row: Mapping[str, object], line: int | None) -> DrawnLink:

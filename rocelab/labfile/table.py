@@ -2,13 +2,14 @@
 
 The first line names the columns, in any order; an empty cell is a missing value. Cells are read as
 YAML's plain scalars, unless their column is text. Commas, semicolons or tabs part them: the first
-line shows which.
+line shows which. Lines that begin with # are comments.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
@@ -34,6 +35,8 @@ class TableFormat:
     """Whether further columns are passed over."""
     texts: Collection[str] = ()
     """The columns whose cells are text, whatever YAML would make of it: a name may be 007 or on."""
+    column_of: Callable[[str], str] = str.strip
+    """The column that a name in the first line means."""
 
 
 def read_table(path: Path, form: TableFormat) -> YamlSource:
@@ -41,10 +44,10 @@ def read_table(path: Path, form: TableFormat) -> YamlSource:
     every problem."""
     file = str(path)
     try:
-        text = text_of(read_input(path))
+        text = _text(path)
         reader = csv.DictReader(StringIO(text, newline=""), strict=True, delimiter=_delimiter(text))
-        header = [name.strip() for name in reader.fieldnames or ()]
-        check_header(file, header, form)
+        header = [form.column_of(name) for name in next(filter(None, reader.reader), ())]
+        check_header(file, header, form, max(1, reader.line_num))
         reader.fieldnames = header
         return _rows(file, reader, form)
     except OSError as error:
@@ -57,33 +60,38 @@ def read_table(path: Path, form: TableFormat) -> YamlSource:
 
 def further_columns(path: Path, form: TableFormat) -> tuple[str, ...]:
     """The columns of a CSV that its form does not have. The file has been read before."""
-    text = text_of(read_input(path))
+    text = _text(path)
     rows = csv.reader(StringIO(text, newline=""), strict=True, delimiter=_delimiter(text))
-    header = next(rows, [])
-    return tuple(name.strip() for name in header if name.strip() not in form.columns)
+    header = next(filter(None, rows), [])
+    return tuple(name.strip() for name in header if form.column_of(name) not in form.columns)
+
+
+def _text(path: Path) -> str:
+    """The text of a CSV, with empty lines for comments."""
+    return re.sub(r"(?m)^[ \t]*#.*$", "", text_of(read_input(path)))
 
 
 def _delimiter(text: str) -> str:
     """What parts the cells of a CSV, by its first line."""
-    first = text.partition("\n")[0]
+    first = text.lstrip("\r\n").partition("\n")[0]
     return next((mark for mark in (";", "\t") if mark in first and "," not in first), ",")
 
 
-def check_header(file: str, header: Sequence[str], form: TableFormat) -> None:
-    """Raises SpecError for columns that are unknown, missing or named twice."""
+def check_header(file: str, header: Sequence[str], form: TableFormat, line: int = 1) -> None:
+    """Raises SpecError for columns that are unknown, missing or named twice. line: the header's."""
     hint = f"the first line names columns: {', '.join(form.columns)}"
     problems = [
-        Problem(file, 1, "", f"unknown column {name!r}", hint)
+        Problem(file, line, "", f"unknown column {name!r}", hint)
         for name in header
         if name not in form.columns and not form.is_open
     ]
     problems += [
-        Problem(file, 1, name, "missing column", hint)
+        Problem(file, line, name, "missing column", hint)
         for name, is_required in form.columns.items()
         if is_required and name not in header
     ]
     if len(set(header)) < len(header):
-        problems.append(Problem(file, 1, "", "a column is named twice", hint))
+        problems.append(Problem(file, line, "", "a column is named twice", hint))
     if problems:
         raise SpecError(problems)
 

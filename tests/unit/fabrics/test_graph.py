@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from pydantic import ValidationError
 
 from rocelab.base.errors import SpecError
 from rocelab.fabrics.ports import interfaces_of
+from rocelab.labfile.cables import CABLES as CABLE_FORMAT
+from rocelab.labfile.cables import read_cables
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
@@ -409,3 +412,17 @@ def test_a_nic_takes_of_a_pool_what_is_not_given_of_that_family() -> None:
     assert (port.address, port.other_address) == ("198.18.0.0/31", "2001:db8::/127")
     prefixes = {prefix.prefix for prefix in fabric.prefixes_of["leaf1"]}
     assert {"198.18.0.0/30", "2001:db8::/127"} <= prefixes
+
+
+def test_a_column_that_a_list_of_cables_does_not_have_is_refused(tmp_path: Path) -> None:
+    further = CABLES.replace("\n", ",3m\n").replace("rate,3m", "rate,length")
+    assert "unknown column 'length'" in _problem(tmp_path, cables=further)
+    assert "unknown column 'Speed'" in _problem(tmp_path, cables=CABLES.replace("rate", "Speed"))
+
+
+def test_a_further_column_is_no_key_of_a_link(tmp_path: Path) -> None:
+    path = tmp_path / "open.csv"
+    path.write_text(CABLES.replace("\n", ",3m\n").replace("rate,3m", "rate,length"))
+    rows = read_cables(path, replace(CABLE_FORMAT, is_open=True)).data["links"]
+    assert isinstance(rows, list)
+    assert rows[0] == {"a": "leaf1:Ethernet0", "b": "spine1:eth1/1"}

@@ -421,3 +421,30 @@ def test_slow_servers_have_a_dilation_that_carries_probes(
     rows = f"a_node,b_node,rate\nleaf1,spine1,{spines}\nsrv1,leaf1,{servers}\n"
     fabric = _fabric(_written(tmp_path, "cables.csv", rows))
     assert fabric.spec.dilation == dilation
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("Source;Source Port;Destination;Destination Port;Speed", "leaf1;e0;spine1;e1;100G"),
+        ("A-Side Device,A-Side Port,Z-Side Device,Z-Side Port,Speed", "leaf1,e0,spine1,e1,100GbE"),
+        ("side_a_device,side_a_name,side_b_device,side_b_name,rate", "leaf1,e0,spine1,e1,100 Gbps"),
+        (
+            "localHostname,localPort,remoteHostname,remotePort,bandwidth",
+            "leaf1,e0,spine1,e1,100Gb/s",
+        ),
+    ],
+)
+def test_columns_have_the_names_of_others(tmp_path: Path, header: str, row: str) -> None:
+    text = f"# cables of pod 1\n\n{header}\n  # a comment\n{row}\n"
+    path = _written(tmp_path, "c.csv", text)
+    assert read_topology(path, {}).left_out == []
+    (link,) = _fabric(path).links
+    assert (str(link.a), str(link.b), link.rate_bps) == ("leaf1:e0", "spine1:e1", 100 * 10**9)
+
+
+def test_a_column_of_others_that_says_nothing_is_listed(tmp_path: Path) -> None:
+    rows = "Source Device,Source Rack,Source Port,To,Cable ID\nleaf1,r1,e0,spine1,7\n"
+    topology = read_topology(_written(tmp_path, "c.csv", rows), {})
+    assert topology.left_out == ["column Source Rack", "column Cable ID"]
+    assert [(link.a, link.b) for link in topology.links] == [(("leaf1", "e0"), ("spine1", None))]
