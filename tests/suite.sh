@@ -61,7 +61,7 @@ computing=$!
 # A file goes to one process: its tests share labs.
 side_by_side=(--dist loadfile --no-loadscope-reorder)
 labs "side_by_side" -n 4 "${side_by_side[@]}" $(files -l side_by_side)
-labs "few_at_once and not side_by_side" -n 2 "${side_by_side[@]}" $(files -l few_at_once)
+labs "few_at_once and not side_by_side" -n 3 "${side_by_side[@]}" $(files -l few_at_once)
 labs "not side_by_side and not few_at_once" \
     $(files -LE "^pytestmark = \[?pytest\.mark\.(side_by_side|few_at_once)\b")
 for process in $(family $computing); do

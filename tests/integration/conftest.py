@@ -21,18 +21,14 @@ if TYPE_CHECKING:
 MakeLab = Callable[..., RunningLab]
 
 LONGEST_FIRST = (
-    *("remote", "runtimes", "controller", "job_runs", "fabric_kinds", "drill_command", "faults"),
-    *(
-        "schemes",
-        "drill_runs",
-        "fabric",
-        "health",
-        "predict",
-        "frr_parser",
-        "testkit",
-        "forensics",
-        "live",
-    ),
+    # Four at once.
+    *("live_browser", "live", "runtimes", "hostile_folder", "cli", "drill_command", "interrupts"),
+    *("hostile_daemons", "fabric", "management", "remote", "faults", "fabric_kinds", "replay"),
+    # Three at once.
+    *("lossless", "own_routing", "job_runs", "lossless_classes", "controller", "example_plugin"),
+    *("lossless_accounting", "cables", "drill_runs", "lossless_views", "testkit"),
+    *("lossless_memory", "impairments", "deadlock", "queues", "graph_fabric", "profiles", "stages"),
+    *("health", "predict", "schemes", "frr_parser", "forensics"),
 )
 """The files that take longest: if several processes run file after file, the last one to start
 would delay the end."""

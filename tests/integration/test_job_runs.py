@@ -34,6 +34,8 @@ from tests.helpers.own_programs import flooded, typing
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
 
+pytestmark = pytest.mark.few_at_once
+
 NAME = "t-job"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 4000\nqueues: {buffer: 8MB}\n"
 JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "4MB", "--iterations", "3")
@@ -116,7 +118,7 @@ def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
     for report in (streams, broadcast):
         assert_whole(report)
     assert [rank.nic for rank in streams.ranks] == [rank.nic for rank in broadcast.ranks]
-    assert streams.headline("goodput").modelled.median > 0.9 * 400e9
+    assert streams.headline("goodput").modelled.median > 0.9 * 50, "GB/s of 400 Gb/s"
     assert broadcast.headline("busbw").modelled.n == 3
     assert broadcast.transport.delivered_bytes == 3 * 1_000_000 * 4
     payload, out, *_ = streams.accounting
@@ -143,7 +145,6 @@ def test_a_ping_and_an_ssh_beside_a_job_leave_it_valid_and_are_reported(lab: Run
     assert own_jct_ratio(report) < 1.1
 
 
-@pytest.mark.few_at_once
 def test_a_flood_in_another_class_disturbs_a_job_and_takes_no_room_from_its_packets(
     lab: RunningLab,
 ) -> None:
@@ -178,7 +179,6 @@ def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: RunningLab)
     assert report.transport.delivered_bytes == 3 * 8_000_000 * 4
 
 
-@pytest.mark.few_at_once
 def test_receivers_of_any_order_see_that_plain_ecmp_keeps_the_order(lab: RunningLab) -> None:
     report = run_job(
         lab, job(pattern="alltoall", size="1MB", transport={"qps": 4, "out_of_order": True})
@@ -203,7 +203,6 @@ def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(
     assert set(report.fairness.rate_bps) == {1, 2, 3}
 
 
-@pytest.mark.few_at_once
 def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_difference(
     lab: RunningLab,
 ) -> None:
@@ -224,7 +223,6 @@ def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_diffe
     assert counts.ce == counts.cnps_sent == 0
 
 
-@pytest.mark.few_at_once
 def test_a_run_leaves_the_lab_as_it_was(lab: RunningLab, tmp_path: Path) -> None:
     before = state(lab)
     report = run_job(lab, job(pattern="broadcast", size="1MB"), out=tmp_path / "made")
@@ -232,7 +230,6 @@ def test_a_run_leaves_the_lab_as_it_was(lab: RunningLab, tmp_path: Path) -> None
     assert state(lab) == before
 
 
-@pytest.mark.few_at_once
 def test_a_job_on_a_lab_with_other_settings_than_planned_is_not_valid(lab: RunningLab) -> None:
     setting = Path("/proc/sys/net/ipv4/conf/default/accept_local")
     netns = lab.node("srv2-2").netns
@@ -248,7 +245,6 @@ def test_a_job_on_a_lab_with_other_settings_than_planned_is_not_valid(lab: Runni
     )
 
 
-@pytest.mark.few_at_once
 def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: RunningLab) -> None:
     small = job(pattern="broadcast", size="1MB", iterations=1)
     stopped = lab.node("ctsw1").daemons()["zebra"]
@@ -300,14 +296,12 @@ def test_a_job_on_a_switch_that_does_not_forward_says_why_before_and_ends(
     assert "is in error: packet 0 was not acknowledged after 7 retries" in outcome.stdout
 
 
-@pytest.mark.few_at_once
 def test_the_command_prints_json_that_reads_back(lab: RunningLab) -> None:
     outcome = measured_command("traffic", NAME, *JOB, "--json")
     assert outcome.returncode == 0, outcome.stderr
     assert_whole(from_json(outcome.stdout))
 
 
-@pytest.mark.few_at_once
 def test_the_command_prints_what_nccl_tests_would(lab: RunningLab) -> None:
     outcome = measured_command("traffic", NAME, *JOB)
     assert outcome.returncode == 0, outcome.stderr
@@ -316,7 +310,6 @@ def test_the_command_prints_what_nccl_tests_would(lab: RunningLab) -> None:
     assert "agree on 9 of 9 counts" in outcome.stdout
 
 
-@pytest.mark.few_at_once
 def test_a_capture_has_every_packet_of_every_nic(lab: RunningLab, tmp_path: Path) -> None:
     """Including those that tcpdump, which here gets no CPU before the job ends, has not yet
     read."""
@@ -381,7 +374,6 @@ def is_asked(process: int) -> bool:
     return any(int(waiting, 16) >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGUSR1))
 
 
-@pytest.mark.few_at_once
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -405,7 +397,6 @@ def test_bad_input_is_refused_and_the_lab_untouched(
     assert state(lab) == before
 
 
-@pytest.mark.few_at_once
 def test_a_lab_that_is_not_up_is_refused() -> None:
     outcome = rocelab("traffic", "unnumbered", *JOB)
     assert outcome.returncode == 2
@@ -414,7 +405,6 @@ def test_a_lab_that_is_not_up_is_refused() -> None:
         run_job(Lab.planned("unnumbered").unstarted(), job(pattern="allreduce", size="1MB"))
 
 
-@pytest.mark.few_at_once
 @pytest.mark.parametrize(
     "number", mostly_long((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (signal.SIGKILL,))
 )
@@ -446,13 +436,11 @@ def processes(lab: RunningLab) -> list[int]:
     )
 
 
-@pytest.mark.few_at_once
 def test_a_second_job_waits_its_turn_elsewhere(lab: RunningLab) -> None:
     with lab.locked(), pytest.raises(InputError, match="another command is working"):
         run_job(lab, job(pattern="allreduce", size="1MB"))
 
 
-@pytest.mark.few_at_once
 def test_a_dead_nic_is_a_queue_pair_in_error(lab: RunningLab, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(
@@ -468,7 +456,6 @@ def test_a_dead_nic_is_a_queue_pair_in_error(lab: RunningLab, tmp_path: Path) ->
     assert "is in error: packet" in outcome.stdout
 
 
-@pytest.mark.few_at_once
 def test_a_lab_that_this_machine_can_not_carry_ends_invalid(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(f"name: t-job-fast\n{BODY.replace('dilation: 4000', 'dilation: 1')}")
