@@ -26,11 +26,13 @@ from rocelab.sim.windows import serialised_s
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The links of a network, 2L, and their F flows. latency_s: of each send, 2L."""
+    """The links of a network, 2L, and their F flows."""
 
     traffic: LinkTraffic
     capacity_bps: Floats
     latency_s: Floats
+    """Of each send, 2L."""
+
     queues: Queues
     round_s: Floats
     """F, as in `rounds_s`."""

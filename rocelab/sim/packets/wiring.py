@@ -45,16 +45,21 @@ class Wiring:
 
 @dataclass(frozen=True, eq=False)
 class Ports:
-    """What ports are through all of a run. rates_bps: all that they ever have, ascending.
-    latency_ps, is_nic: of each send, 2L."""
+    """What ports are through all of a run."""
 
     rates_bps: Floats
+    """All that they ever have, ascending."""
+
     latency_ps: Longs
+    """Of each send, 2L."""
+
     kinds: Longs
     """The places in `rates_bps` and the latencies that ports ever have together, K x 2,
     ascending."""
 
     is_nic: Bools
+    """Of each send, 2L."""
+
     queues: Queues
 
     @cached_property

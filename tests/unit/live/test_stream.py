@@ -169,9 +169,9 @@ def test_each_client_hears_once_and_last_why_the_stream_has_ended(hub: Hub) -> N
     events(hub, 1)
     hub.close("lab z is down")
     hub.close()
-    told = client.take()
-    assert [message.kind for message in told] == ["event", "end"]
-    assert json.loads(told[-1].data) == {"text": "lab z is down"}
+    messages = client.take()
+    assert [message.kind for message in messages] == ["event", "end"]
+    assert json.loads(messages[-1].data) == {"text": "lab z is down"}
     assert client.take() == []
 
 
