@@ -241,13 +241,14 @@ def _installed() -> Mapping[str, tuple[_Entry, ...]]:
     for distribution in distributions(path=_folders()):
         if f"[{OURS}." not in (distribution.read_text("entry_points.txt") or ""):
             continue
-        package = distribution.metadata["Name"]
+        metadata = distribution.metadata  # it is parsed at each access
+        package = metadata["Name"]
         if package in known:
             continue
         known.add(package)
         for point in distribution.entry_points:
             if point.group.startswith(f"{OURS}."):
-                entry = _Entry(point, package, distribution.version)
+                entry = _Entry(point, package, metadata["Version"])
                 groups.setdefault(point.group, []).append(entry)
     return {
         group: tuple(sorted(entries, key=lambda entry: entry.point.name))
