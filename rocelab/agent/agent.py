@@ -157,13 +157,13 @@ class Agent:
         # Anything that waited longer would have been seen in the previous turn.
         if now_ns - self._turned_ns >= STALL_NS:
             waiting_since_ns = max(self._turned_ns, min(self._due_ns, arrived_ns))
-            self._endpoint.stalls.look(now_ns, waiting_since_ns)
+            self._endpoint.stalls.note(now_ns, waiting_since_ns)
         self._turned_ns = now_ns
         arrived = self._demux.drain(now_ns)
         pauses_ns = NEVER_NS if self._pauses is None else self._pauses.turn(now_ns)
         probe_ns = self._prober.send()
         now_ns = monotonic_ns()
-        self._backlog.look(arrived_ns + self._moderation_ns, now_ns)
+        self._backlog.note(arrived_ns + self._moderation_ns, now_ns)
         if now_ns >= self._live.due_ns:
             self._live.turn(now_ns)
         next_ns = self._endpoint.turn(now_ns)

@@ -114,7 +114,7 @@ class LiveFile:
     def turn(self, now_ns: int) -> None:
         """Count and write what is due."""
         if self._ticks is not None and now_ns >= self._ticks.due_ns:
-            self._ticks.look(now_ns)
+            self._ticks.sample(now_ns)
         if now_ns >= self._write_ns:
             self.write(now_ns)
 

@@ -61,7 +61,7 @@ class Stalls:
         self.ended_ns = array("q")
         self.length_ns = array("q")
 
-    def look(self, now_ns: int, waiting_since_ns: int) -> None:
+    def note(self, now_ns: int, waiting_since_ns: int) -> None:
         """Called at the start of each turn, with the time since which a packet or a deadline has
         waited; `now_ns` or later for none."""
         if now_ns - waiting_since_ns < STALL_NS or len(self.ended_ns) >= MOST_STALLS:
@@ -87,7 +87,7 @@ class Backlog:
         """Count what frames wait from now on."""
         self._until_ns = max(self._until_ns, now_ns)
 
-    def look(self, due_ns: int, now_ns: int) -> None:
+    def note(self, due_ns: int, now_ns: int) -> None:
         """Called when frames were handled, with the time when the first of them was due."""
         begin_ns = max(due_ns, self._until_ns)
         if now_ns > begin_ns:

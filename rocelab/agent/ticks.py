@@ -77,7 +77,7 @@ class Ticks:
         self._next = 0
         self._totals = (0, 0)
 
-    def look(self, now_ns: int) -> None:
+    def sample(self, now_ns: int) -> None:
         """Look at the queue pairs' counters; `now_ns` is CLOCK_MONOTONIC."""
         requesters = [pair.requester.counters for pair in self._pairs]
         tick = Tick(

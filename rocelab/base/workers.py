@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-_of_thread = threading.local()
+_thread_data = threading.local()
 
 
 @contextmanager
@@ -28,9 +28,9 @@ def workers(count: int) -> Iterator[ThreadPoolExecutor]:
 def in_vain() -> bool:
     """Whether the work of this thread is no longer wanted: it is one of `workers` whose block has
     ended by an error or a signal. Long waits must check this."""
-    given_up: threading.Event | None = getattr(_of_thread, "given_up", None)
+    given_up: threading.Event | None = getattr(_thread_data, "given_up", None)
     return given_up is not None and given_up.is_set()
 
 
 def _join(given_up: threading.Event) -> None:
-    _of_thread.given_up = given_up
+    _thread_data.given_up = given_up

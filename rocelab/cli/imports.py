@@ -116,7 +116,7 @@ def _lab(
     except InputError as error:
         text, notes = _graph(name, imported, source, options, servers)
         return text, [f"{error.message}: it is written as a graph", *notes]
-    return lab_text(name, clos, source), list(_of_nodes(drawn, (*imported.left_out, *left_out)))
+    return lab_text(name, clos, source), list(_node_lines(drawn, (*imported.left_out, *left_out)))
 
 
 def _graph(
@@ -158,7 +158,7 @@ def lab_text(name: str, fabric: ClosSpec, topology: Path) -> str:
     return head + written(body)
 
 
-def _of_nodes(drawn: DrawnGraph, left_out: Sequence[str]) -> Iterator[str]:
+def _node_lines(drawn: DrawnGraph, left_out: Sequence[str]) -> Iterator[str]:
     """What each node was taken for, and what was left out."""
     from rocelab.importing.roles import TIER_NAMES
 

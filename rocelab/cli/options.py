@@ -92,15 +92,15 @@ def choice(name: str, members: type[Enum], help: str) -> Typed:
 def _parameters(signature: inspect.Signature, but: Collection[str]) -> Iterator[Parameter]:
     for parameter in signature.parameters.values():
         if parameter.kind is Parameter.VAR_KEYWORD:
-            yield from (_of_job(name, key) for name, key in KEYS.items() if name not in but)
+            yield from (_job_parameter(name, key) for name, key in KEYS.items() if name not in but)
         elif is_dataclass(parameter.annotation):
             kind: Typed = parameter.annotation
-            yield from (_of_field(kind, name) for name in options_of(kind))
+            yield from (_field_parameter(kind, name) for name in options_of(kind))
         else:
             yield parameter.replace(kind=Parameter.KEYWORD_ONLY)
 
 
-def _of_field(kind: type, name: str) -> Parameter:
+def _field_parameter(kind: type, name: str) -> Parameter:
     field, details = options_of(kind)[name]
     plain = str if details.read else _PLAIN[str(field.type).removesuffix(" | None")]
     default = None if field.default is MISSING or details.says_default else field.default
@@ -109,7 +109,7 @@ def _of_field(kind: type, name: str) -> Parameter:
     return _parameter(name, plain, option_of(kind, name), getattr(default, "value", default))
 
 
-def _of_job(name: str, key: JobKey) -> Parameter:
+def _job_parameter(name: str, key: JobKey) -> Parameter:
     """An option of a job; what its text means the job's model says."""
     option = typer.Option(
         f"--{name}",

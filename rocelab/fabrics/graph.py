@@ -188,7 +188,7 @@ class End(SpecModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_text(cls, value: object) -> object:
+    def _from_text(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         node, _, port = value.partition(":")
@@ -243,7 +243,7 @@ class LinkSpec(WiringSpec):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_text(cls, value: object) -> object:
+    def _from_text(cls, value: object) -> object:
         """`leaf1:swp1 -- spine1:swp1`, and one pair of addresses without a list around it."""
         if isinstance(value, str):
             a, dashes, b = value.partition("--")

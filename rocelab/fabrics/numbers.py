@@ -81,13 +81,13 @@ def numbers_of(layout: Layout, pools: Pools, *, numbered: bool) -> Numbers:
     taken = list(given_addresses(layout, family))
     spaces = {text: AddressSpace.of(ip_network(text), taken) for text in pools.prefixes}
     servers = spaces[pools.servers]
-    ends_of, blocks, loopback_of = _of_homes(layout, servers, pools)
+    ends_of, blocks, loopback_of = _home_addresses(layout, servers, pools)
     prefixes: list[Prefix] = []
     for site in layout.sites:
         if not site.role.is_switch:
             continue
         if site.name not in loopback_of:
-            fixed = _of_family(site.loopbacks, family)
+            fixed = _address_of_family(site.loopbacks, family)
             start = spaces[pools.loopbacks].take(1) if fixed is None else number_of(fixed)
             loopback_of[site.name] = address_text(start, family)
             prefixes.append(Prefix(f"{loopback_of[site.name]}/{family.bits}", (site.name,)))
@@ -114,7 +114,7 @@ def numbers_of(layout: Layout, pools: Pools, *, numbered: bool) -> Numbers:
     return Numbers(family, loopback_of, nics, cables, prefixes)
 
 
-def _of_homes(
+def _home_addresses(
     layout: Layout, space: AddressSpace, pools: Pools
 ) -> tuple[dict[int, int], dict[str, list[Prefix]], dict[str, str]]:
     """The first address of each NIC that has none yet, the prefixes of homes by their first switch,
@@ -126,7 +126,7 @@ def _of_homes(
         if _given(nic.wiring_of(0), family) is not None
     }
     given_loopback = {
-        site.name for site in layout.sites if _of_family(site.loopbacks, family) is not None
+        site.name for site in layout.sites if _address_of_family(site.loopbacks, family) is not None
     }
     starts: dict[int, int] = {}
     blocks: dict[str, list[Prefix]] = {}
@@ -151,7 +151,7 @@ def _of_homes(
 def given_addresses(layout: Layout, family: Family) -> Iterator[int]:
     """Every address of a family that a layout gives, by value."""
     for site in layout.sites:
-        if (loopback := _of_family(site.loopbacks, family)) is not None:
+        if (loopback := _address_of_family(site.loopbacks, family)) is not None:
             yield number_of(loopback)
     wirings = [wiring for nic in layout.attachments for wiring in nic.wiring]
     for wiring in (*wirings, *(cable.wiring for cable in layout.cables)):
@@ -165,7 +165,7 @@ def _given(wiring: CableSettings, family: Family) -> Ends | None:
     return next((ends for ends in wiring.addresses if Family.of(ends[0]) is family), None)
 
 
-def _of_family(addresses: Iterable[str], family: Family) -> str | None:
+def _address_of_family(addresses: Iterable[str], family: Family) -> str | None:
     return next((text for text in addresses if Family.of(text) is family), None)
 
 

@@ -223,7 +223,7 @@ class Injector:
         ]
         return any(set(other.nodes) & set(held.fault.nodes) for other in others)
 
-    def look(self, held: RunningFault) -> None:
+    def check_effect(self, held: RunningFault) -> None:
         """Check by the kernel and FRR whether a fault that has begun took effect, and add a problem
         to `unseen`. Only the first call counts. A fault that began during another on its nodes is
         not checked where that one had left nothing for it to change."""
@@ -241,7 +241,7 @@ class Injector:
 
     def restore(self, held: RunningFault) -> None:
         """Restore a fault, after `look`. It stays in the record until `prove`."""
-        self.look(held)
+        self.check_effect(held)
         now_ns = realtime_ns()
         # The kernel will not make the changes that it has yet to make.
         self.changes = [
@@ -270,7 +270,7 @@ class Injector:
         failures: list[Exception] = []
         # Check all before any is restored: restoring one may undo what shows another.
         for held in self._held.values():
-            self.look(held)
+            self.check_effect(held)
         for held in reversed(list(self._held.values())):
             try:
                 self.restore(held)

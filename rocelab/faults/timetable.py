@@ -90,7 +90,7 @@ def carry_out(
             injector.check_lab()
             begun_ns = realtime_ns()
             if step is _Step.LOOK:
-                injector.look(one)
+                injector.check_effect(one)
             elif not begins:
                 injector.restore(one)
             elif not exact:

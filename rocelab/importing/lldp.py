@@ -88,7 +88,7 @@ def _check_mutual(far_of: Mapping[tuple[str, str], tuple[str, str]], switches: s
 
 def _neighbours(document: Mapping[str, Any]) -> Iterator[Neighbour]:
     if "lldp" in document:
-        yield from _of_lldpd(document["lldp"])
+        yield from _lldpd_neighbours(document["lldp"])
     elif "lldpNeighbors" in document:
         for row in _rows(document["lldpNeighbors"]):
             ends = ("port", "neighborDevice", "neighborPort")
@@ -105,7 +105,7 @@ def _neighbours(document: Mapping[str, Any]) -> Iterator[Neighbour]:
                 yield local, far, port or _data(row.get("lldp-remote-port-description"))
 
 
-def _of_lldpd(block: object) -> Iterator[Neighbour]:
+def _lldpd_neighbours(block: object) -> Iterator[Neighbour]:
     """json has an interface by its name; json0 has lists, with the name in the block."""
     for part in _rows(block):
         for entry in _rows(part.get("interface")):

@@ -49,17 +49,17 @@ def read_topology(path: Path, environment: Mapping[str, str]) -> ImportedTopolog
     Raises SpecError or InputError for anything else.
     """
     if os.path.isdir(path):  # noqa: PTH112 (is_dir raises if a name is too long)
-        return _of_folder(path)
+        return _folder_topology(path)
     match path.suffix.lower():
         case ".csv" | ".dot" | ".gv":
             return read_cable_list(path)
         case ".json":
-            return _of_documents(path.stem, {path: _json(path)}, path)
+            return _documents_topology(path.stem, {path: _json(path)}, path)
         case _:
             return read_containerlab(path, environment)
 
 
-def _of_folder(folder: Path) -> ImportedTopology:
+def _folder_topology(folder: Path) -> ImportedTopology:
     files = sorted((*folder.glob("*.json"), *folder.glob("*/*.json")))
     if not files:
         raise InputError(
@@ -74,11 +74,13 @@ def _of_folder(folder: Path) -> ImportedTopology:
             documents[file] = _json(file)
         except InputError as error:
             unread.append(f"{file} ({error.message.removeprefix(f'{file} ')})")
-    imported = _of_documents(folder.resolve().name, documents, folder)
+    imported = _documents_topology(folder.resolve().name, documents, folder)
     return replace(imported, left_out=(*imported.left_out, *unread))
 
 
-def _of_documents(name: str, documents: Mapping[Path, Document], source: Path) -> ImportedTopology:
+def _documents_topology(
+    name: str, documents: Mapping[Path, Document], source: Path
+) -> ImportedTopology:
     for reader in READERS:
         known = {file: document for file, document in documents.items() if reader.knows(document)}
         if known:

@@ -84,7 +84,7 @@ class AsnSpec(SpecModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_text(cls, value: object) -> object:
+    def _from_text(cls, value: object) -> object:
         if isinstance(value, int) and not isinstance(value, bool):
             return {"first": value, "last": value, "each": "role"}
         if isinstance(value, str):

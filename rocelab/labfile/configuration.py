@@ -56,7 +56,7 @@ class ConfigSpec(SpecModel):
 
     @field_validator("files")
     @classmethod
-    def _of_each_node(cls, value: str | Mapping[str, str]) -> str | Mapping[str, str]:
+    def _names_nodes(cls, value: str | Mapping[str, str]) -> str | Mapping[str, str]:
         if isinstance(value, str) and NODE not in value:
             raise RefusedError(
                 f"expected a path with {NODE}, got {shown(value)}",

@@ -201,8 +201,8 @@ def pauses(
         name = rows.get(group_of(profile, kind, number), "")
         buffer = profile.buffers.get(name)
         if buffer is not None and buffer.xoff is not None:
-            return _of_buffer(profile, name, buffer)
-    return _of_lookup(profile, mbps, metres)
+            return _buffer_line(profile, name, buffer)
+    return _lookup_line(profile, mbps, metres)
 
 
 def group_of(profile: ProfileSpec, kind: PortsSpec, traffic_class: int) -> int:
@@ -212,7 +212,7 @@ def group_of(profile: ProfileSpec, kind: PortsSpec, traffic_class: int) -> int:
     return _mapped(profile.tc_to_group, kind.tc_to_group, tc)
 
 
-def _of_buffer(profile: ProfileSpec, name: str, buffer: BufferProfileSpec) -> PauseLine:
+def _buffer_line(profile: ProfileSpec, name: str, buffer: BufferProfileSpec) -> PauseLine:
     headroom = buffer.xoff or 0
     is_dedicated = buffer.size >= headroom
     return PauseLine(
@@ -227,7 +227,7 @@ def _of_buffer(profile: ProfileSpec, name: str, buffer: BufferProfileSpec) -> Pa
     )
 
 
-def _of_lookup(profile: ProfileSpec, mbps: int, metres: int) -> PauseLine | None:
+def _lookup_line(profile: ProfileSpec, mbps: int, metres: int) -> PauseLine | None:
     """The row of the speed, or of the next higher one, and of the shortest cable that is as long,
     else of the longest."""
     speed = min((row.speed_mbps for row in profile.lookup if row.speed_mbps >= mbps), default=None)

@@ -71,7 +71,7 @@ class Faults:
         self._closing = threading.Event()
 
     def __enter__(self) -> Faults:
-        self.look()
+        self.refresh()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,7 +81,7 @@ class Faults:
         for thread in list(self._begun):
             thread.join()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Publish which faults of others have entered the lab's record, and which have left it."""
         with self._looking:
             faults = {fault.number: fault for fault in faults_of(self._lab)}
@@ -154,6 +154,6 @@ class Faults:
         else:
             fault.stop.set()
             fault.thread.join()
-        self.look()
+        self.refresh()
         if number in self._feed.state.faults:
             raise RocelabError(f"fault {number} is not undone", hint="the timeline says why")

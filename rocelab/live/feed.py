@@ -190,7 +190,7 @@ class Feed(Holding):
         }
         self.history.add(values, states, self._before, reading)
         traffic = {**traffic_of(self._before, reading), "lost": lost_per_s(values)}
-        steps = self.ticks.look()
+        steps = self.ticks.new_steps()
         self.hub.sample(reading.time_ns, values, traffic, steps.document() if steps else None)
         self._before, self.snapshot = reading, snapshot
         self._first.set()

@@ -34,7 +34,7 @@ def follow(lab: RunningLab) -> Iterator[Document]:
         client = feed.hub.join(METRICS[0], lambda: None)
         while True:
             is_over = feed.wait(POLL_S)
-            faults.look()
+            faults.refresh()
             for message in client.take():
                 if message.kind == "event":
                     yield json.loads(message.data)

@@ -62,8 +62,8 @@ def serve(
     ):
         ready(access.url)
         while not feed.wait(POLL_S):
-            faults.look()
-            traffic.look()
+            faults.refresh()
+            traffic.refresh()
         feed.end()
         feed.check()
 

@@ -54,8 +54,8 @@ class TickReader:
         """The number of the first step that was not read."""
         self._rows: deque[tuple[int, int, int]] = deque(maxlen=MOST_STEPS)
 
-    def look(self) -> PacketSteps | None:
-        """The steps since the last look; None without any."""
+    def new_steps(self) -> PacketSteps | None:
+        """The steps since the last call; None without any."""
         agents = []
         with suppress(FileNotFoundError):
             for path in self._folder.iterdir():

@@ -68,7 +68,7 @@ class LiveTraffic:
         self._closing = False
 
     def __enter__(self) -> LiveTraffic:
-        self.look()
+        self.refresh()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,7 +78,7 @@ class LiveTraffic:
             self._run.stop()
             undone("the traffic of the page was stopped")
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Publish who else has the lab for itself by now."""
         user, before = user_of(LabFiles(self._lab.name)), self._feed.state.use
         if user is not None and self._run is not None and user.pid == self._run.pid:

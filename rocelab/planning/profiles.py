@@ -84,13 +84,13 @@ def ports_by_profile(fabric: Fabric) -> tuple[PortsByProfile, ...]:
                 place = settings.place(place_of(link, end))
                 counts[place] = counts.get(place, 0) + 1
     return tuple(
-        _of_place(settings, place, count, profile)
+        _place_lines(settings, place, count, profile)
         for place, count in counts.items()
         if (profile := settings.profile(place)) is not None
     )
 
 
-def _of_place(
+def _place_lines(
     settings: PortSettings, place: PlaceOfPort, count: int, profile: ProfileSpec
 ) -> PortsByProfile:
     kind = kind_of(profile, place)
@@ -127,11 +127,11 @@ def coarser(fabric: Fabric) -> tuple[str, ...]:
     kinds = ports_by_profile(fabric)
     notes: list[str] = []
     for profile in {kind.profile.name: kind.profile for kind in kinds}.values():
-        notes += (f"{profile.name}: {note}" for note in _of_profile(settings, profile))
+        notes += (f"{profile.name}: {note}" for note in _profile_lines(settings, profile))
     for kind in kinds:
-        notes += (f"{kind.title}: {note}" for note in _of_ports(settings, kind))
+        notes += (f"{kind.title}: {note}" for note in _port_lines(settings, kind))
     if kinds:
-        notes += _of_fabric(settings)
+        notes += _fabric_lines(settings)
     return tuple(dict.fromkeys(notes))
 
 
@@ -149,7 +149,7 @@ def profile_conflicts(spec: QueuesSpec) -> tuple[str, ...]:
     )
 
 
-def _of_fabric(settings: PortSettings) -> Iterator[str]:
+def _fabric_lines(settings: PortSettings) -> Iterator[str]:
     spec, reference = settings.spec, settings.reference
     if reference is not None:
         overriding = _overriding(spec, usual_settings(reference))
@@ -196,7 +196,7 @@ def _against_reference(settings: PortSettings, profile: ProfileSpec) -> Iterator
         yield f"its PFC_WD is not used: all ports have that of {reference.name}"
 
 
-def _of_profile(settings: PortSettings, profile: ProfileSpec) -> Iterator[str]:
+def _profile_lines(settings: PortSettings, profile: ProfileSpec) -> Iterator[str]:
     kind, pfc = kind_of(profile), settings.spec.pfc
     if profile is not settings.reference:
         yield from _against_reference(settings, profile)
@@ -204,7 +204,7 @@ def _of_profile(settings: PortSettings, profile: ProfileSpec) -> Iterator[str]:
         classes = listed(map(str, pfc.classes), "and")
         whole = listed(map(str, lossless), "and") if lossless else "none"
         yield f"pfc_enable is {whole}, and every port pauses classes {classes}"
-    yield from _of_pool(profile, settings)
+    yield from _pool_lines(profile, settings)
     beyond = sorted({row.queue for row in kind.queues if row.queue >= TRAFFIC_CLASSES})
     if beyond:
         yield f"queues {listed(map(str, beyond), 'and')} are left out: ports have queues 0 to 7"
@@ -220,7 +220,7 @@ def _of_profile(settings: PortSettings, profile: ProfileSpec) -> Iterator[str]:
         yield f"not used: {listed(profile.unused, 'and')}"
 
 
-def _of_pool(profile: ProfileSpec, settings: PortSettings) -> Iterator[str]:
+def _pool_lines(profile: ProfileSpec, settings: PortSettings) -> Iterator[str]:
     if settings.spec.pfc is None:
         return
     shared = memory(profile)
@@ -243,7 +243,7 @@ def _strict(profile: ProfileSpec, kind: PortsSpec) -> tuple[int, ...]:
     return tuple(n for n, share in enumerate(weights(profile, kind)) if share == 0)
 
 
-def _of_ports(settings: PortSettings, kind: PortsByProfile) -> Iterator[str]:
+def _port_lines(settings: PortSettings, kind: PortsByProfile) -> Iterator[str]:
     pfc, place = settings.pfc(kind.place), kind.place
     ports = kind_of(kind.profile, place)
     silent = [row.queue for row in queue_rows(ports).values() if not row.scheduler]

@@ -30,7 +30,7 @@ class _Answer(BaseModel):
 
 
 class MachineAnswer(_Answer):
-    """What `look` says of the machine (`rocelab.remote.host.bootstrap`)."""
+    """What `describe` says of the machine (`rocelab.remote.host.bootstrap`)."""
 
     system: str
     home: str

@@ -33,7 +33,7 @@ KINDS = (".py", ".yaml", ".json", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
 LOOK_LIMIT_S = 3.0 * bootstrap.PROBE_TIMEOUT_S
-"""The limit for a login shell, Python and `look`, whose longest part is the probe of sudo."""
+"""The limit for a login shell, Python and `describe`, whose longest part is the probe of sudo."""
 _MAX_DIGITS = 18
 """Digits that are read of a size: `int` refuses thousands of them."""
 _FIND_PYTHON = """\
@@ -139,7 +139,7 @@ def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
 def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> InstalledKit:
     """Install the missing parts. Raises UnfitError if the machine lacks a requirement."""
     with connection.deadline(LOOK_LIMIT_S):
-        output = _bootstrap(connection, "look", kit.name, kit.requirements_key)
+        output = _bootstrap(connection, "describe", kit.name, kit.requirements_key)
     where = connection.destination
     answer = marked(MACHINE, output.out, where, "a description of the machine")
     if answer.system != "Linux":

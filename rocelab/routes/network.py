@@ -64,10 +64,10 @@ class FibNetwork:
             return ()
         steps = self._steps.get((switch, route.prefix))
         if steps is None:
-            steps = self._steps[switch, route.prefix] = tuple(self._of_route(switch, route))
+            steps = self._steps[switch, route.prefix] = tuple(self._steps_of(switch, route))
         return steps
 
-    def _of_route(self, switch: str, route: Route) -> Iterable[PathStep]:
+    def _steps_of(self, switch: str, route: Route) -> Iterable[PathStep]:
         weights = tuple(hop.weight for hop in route.next_hops)
         for index, hop in enumerate(route.next_hops):
             link = self._link_at.get((switch, hop.interface))

@@ -321,7 +321,7 @@ def _tiers(network: Network, paths: Paths, usable: Mask) -> tuple[TierBalance, .
     loads: list[LinkLoad] = []
     crossing: dict[tuple[str, Direction, str], int] = {}
     for tier, direction, links, sends in _tier_sends(network):
-        taken = _of_jobs(usable[sends])
+        taken = _job_mask(usable[sends])
         counts = flows[sends[taken]].astype(np.int64).tolist()
         nodes = [network.node_names[node] for node in network.lower[links[taken]].tolist()]
         for node, count in zip(nodes, counts, strict=True):
@@ -348,7 +348,7 @@ def _uses(
         heads = np.flatnonzero(np.diff(nodes, prepend=-1))
         widths = np.diff(heads, append=len(nodes)).tolist()
         use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
-        taken = _of_jobs(usable[sends])
+        taken = _job_mask(usable[sends])
         whole = balance(bits[taken].tolist())
         uses.append(
             TierUse(
@@ -393,7 +393,7 @@ def _last_s(outcome: Outcome) -> float:
     return float(outcome.rate_times_s[carrying[-1] + 1]) if len(carrying) else 0.0
 
 
-def _of_jobs(usable: Mask) -> Mask:
+def _job_mask(usable: Mask) -> Mask:
     """The links that a tier's figures cover: the usable ones, or all if no job can use any."""
     return usable if usable.any() else np.ones_like(usable)
 

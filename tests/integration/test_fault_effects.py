@@ -107,7 +107,7 @@ def test_an_injector_that_does_nothing_is_found_out(lab: RunningLab, name: str) 
     with Idle(lab) as injector:
         held = prepared(injector, name)
         injector.inject(held)
-        injector.look(held)
+        injector.check_effect(held)
         (problem,) = injector.unseen
     assert "had no visible effect: " in problem
     assert held.fault.kind in problem
@@ -120,7 +120,7 @@ def test_what_a_fault_does_is_seen(lab: RunningLab, name: str) -> None:
         before = held.fault.intact(lab)
         injector.inject(held)
         wait_until(lambda: is_seen(held.fault, lab, before), f"{name} is seen")
-        injector.look(held)
+        injector.check_effect(held)
         assert injector.unseen == []
         assert held.recorded.spec.instant or held.fault.remains(lab)
 

@@ -198,7 +198,7 @@ def work(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: 
                 elif descriptor == wakeup:
                     if signal.SIGTERM in os.read(wakeup, 64):
                         return
-                    pauser.look(time.monotonic_ns())
+                    pauser.announce(time.monotonic_ns())
 
 
 def _ports(configuration: Configuration) -> dict[int, PauserPort]:

@@ -136,9 +136,9 @@ class Pauser:
             self._wire.move(slot, traffic_class, closed=False)
             self._free(slot, traffic_class, discards=0, freed=0)
         self._journal.note(now_ns, JournalAction.TAKEN_OVER, 0, 0)
-        self.look(now_ns)
+        self.announce(now_ns)
 
-    def look(self, now_ns: int) -> None:
+    def announce(self, now_ns: int) -> None:
         """Send what each port has to: something has changed of which no event came."""
         for slot, traffic_class in self._obeyed:
             self._announce(slot, traffic_class, now_ns)

@@ -30,7 +30,7 @@ class EndpointTracker:
         self._latest: dict[str, LiveCounters] = {}
         self._ended: dict[str, LiveCounters] = {}
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Read the counters of running agents, and the last ones of agents that have ended."""
         for server, file in list(self._open.items()):
             # In this order: no agent writes to a removed file.

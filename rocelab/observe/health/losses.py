@@ -42,7 +42,7 @@ class LossTracker:
         self._not_taken: dict[DirectedLink, int] = {}
         self._impaired_lost: dict[DirectedLink, int] = {}
 
-    def look(
+    def update(
         self,
         ports: Mapping[Place, PortReading],
         queues: PortCounters,

@@ -161,7 +161,7 @@ class HealthMonitor:
                 if self._stop.wait(min(LOOK_INTERVAL_S, max(0.0, due_s - time.monotonic()))):
                     break
                 if time.monotonic() < due_s:
-                    self._reader.endpoints.look()
+                    self._reader.endpoints.update()
                     continue
                 self._sample()
                 due_s = max(due_s + interval_s, time.monotonic())

@@ -201,8 +201,8 @@ class HealthReader:
         if self._processes is not None:
             gaps += self._processes.problems(fresh=is_last)
         sessions = self._sessions.established()
-        lost = self._losses.look(ports, queues, self._on_wire())
-        self.endpoints.look()
+        lost = self._losses.update(ports, queues, self._on_wire())
+        self.endpoints.update()
         return Reading(
             time_ns=time_ns,
             ports=ports,

@@ -87,10 +87,10 @@ def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> S
     values: dict[Sli, dict[str, float]] = {sli: {} for sli in Sli}
     for sli, where, value in (
         *_direction_losses(places, before, now),
-        *_of_links(places.fabric, before, now),
-        *_of_queues(places, plan, before, now),
-        *_of_lossless(places, before.pauses, now.pauses),
-        *_of_servers(before, now),
+        *_link_findings(places.fabric, before, now),
+        *_queue_findings(places, plan, before, now),
+        *_lossless_findings(places, before.pauses, now.pauses),
+        *_server_findings(before, now),
         *((Sli.ROUTES_INCOMPLETE, node, n) for node, n in now.routes_incomplete.items()),
         *((Sli.SESSIONS_DOWN, link, not is_up) for link, is_up in now.sessions.items()),
     ):
@@ -103,15 +103,15 @@ def _ends(link: Link) -> tuple[str, str]:
     return link.a.node, link.b.node
 
 
-_Found = Iterator[tuple[Sli, str, float]]
+_Findings = Iterator[tuple[Sli, str, float]]
 
 
-def _direction_losses(places: Places, before: Reading, now: Reading) -> _Found:
+def _direction_losses(places: Places, before: Reading, now: Reading) -> _Findings:
     for name, link in places.directed_links.items():
         yield Sli.LINK_LOSS, name, now.lost.get(link, 0) - before.lost.get(link, 0)
 
 
-def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
+def _link_findings(fabric: Fabric, before: Reading, now: Reading) -> _Findings:
     for link in fabric.links:
         ends = [(port.node, port.interface) for port in (link.a, link.b)]
         seen = [end for end in ends if end in before.ports and end in now.ports]
@@ -120,7 +120,7 @@ def _of_links(fabric: Fabric, before: Reading, now: Reading) -> _Found:
         yield Sli.LINKS_DOWN, link.name, any(not now.ports[end].carrier for end in seen)
 
 
-def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> _Found:
+def _queue_findings(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> _Findings:
     for name, link in places.directed_links.items():
         port = link.sender, link.port.interface
         queues, queued = now.queues.get(port), plan.port_of.get(port)
@@ -170,7 +170,9 @@ def deepest(
     return max(counted, default=0)
 
 
-def _of_lossless(places: Places, before: PauseReading | None, now: PauseReading | None) -> _Found:
+def _lossless_findings(
+    places: Places, before: PauseReading | None, now: PauseReading | None
+) -> _Findings:
     """The pause share of a port's class that was paused longest, and the sum over its classes of
     all other values."""
     if before is None or now is None or now.t_ns <= before.t_ns:
@@ -189,7 +191,7 @@ def _of_lossless(places: Places, before: PauseReading | None, now: PauseReading 
     yield from ((sli, where, number) for (sli, where), number in counted.items())
 
 
-def _of_servers(before: Reading, now: Reading) -> _Found:
+def _server_findings(before: Reading, now: Reading) -> _Findings:
     for server, counters in now.endpoints.items():
         then = before.endpoints.get(server, _SILENT)
         yield Sli.OUT_OF_SEQUENCE, server, counters.out_of_sequence - then.out_of_sequence

@@ -41,7 +41,7 @@ def venv_of(requirements_key: str) -> Path:
     return home() / "venvs" / f"{requirements_key}-{python}"
 
 
-def look(kit: str, requirements_key: str) -> dict[str, object]:
+def describe(kit: str, requirements_key: str) -> dict[str, object]:
     """Describe the machine, our user there, and which parts of the kit are installed."""
     home().mkdir(parents=True, exist_ok=True)
     # Their content runs as root if sudo allows it: whatever the umask, others may not write to
@@ -171,7 +171,7 @@ def _call(command: list[str]) -> None:
 
 
 VERBS: dict[str, Callable[..., dict[str, object]]] = {
-    "look": look,
+    "describe": describe,
     "unpack": unpack,
     "venv": make_venv,
 }

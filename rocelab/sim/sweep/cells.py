@@ -133,13 +133,13 @@ def run_cell(inputs: Inputs) -> Figures:
         quantiles = slowdown.quantiles
         figures |= {"slowdown_p50": quantiles[50], "slowdown_p99": quantiles[99]}
     if report.packets is not None:
-        figures |= _of_packets(report.packets)
+        figures |= _packet_figures(report.packets)
     for tier in report.tiers:
         figures[f"mmr.{tier.tier}.{tier.direction.value}"] = tier.all_links.mmr
     return figures | {WARNINGS: BETWEEN_WARNINGS.join(report.warnings) or None}
 
 
-def _of_packets(packets: PacketCounts) -> Figures:
+def _packet_figures(packets: PacketCounts) -> Figures:
     figures: Figures = {
         "marks": packets.marks,
         "drops": packets.drops,

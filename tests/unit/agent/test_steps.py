@@ -68,10 +68,10 @@ def test_a_plan_keeps_whole_iterations_up_to_its_limit() -> None:
 
 def test_only_what_waited_long_is_a_stall_and_it_ends_when_it_is_seen() -> None:
     stalls = Stalls()
-    stalls.look(100 * MS, 100 * MS - STALL_NS + 1)
-    stalls.look(200 * MS, 1 << 62)
+    stalls.note(100 * MS, 100 * MS - STALL_NS + 1)
+    stalls.note(200 * MS, 1 << 62)
     assert len(stalls.ended_ns) == 0
-    stalls.look(500 * MS, 300 * MS)
+    stalls.note(500 * MS, 300 * MS)
     assert (stalls.ended_ns.tolist(), stalls.length_ns.tolist()) == ([500 * MS], [200 * MS])
 
 
@@ -85,7 +85,7 @@ def test_stalls_never_overlap(turns: list[tuple[int, int]]) -> None:
     stalls, now = Stalls(), 10**9
     for after, waited in turns:
         now += after
-        stalls.look(now, now - waited)
+        stalls.note(now, now - waited)
     spans = [
         (end - length, end) for end, length in zip(stalls.ended_ns, stalls.length_ns, strict=True)
     ]
@@ -95,19 +95,19 @@ def test_stalls_never_overlap(turns: list[tuple[int, int]]) -> None:
 
 def test_a_backlog_is_the_time_in_which_any_frame_waited() -> None:
     backlog = Backlog()
-    backlog.look(1 << 62, 100)
-    backlog.look(150, 140)
+    backlog.note(1 << 62, 100)
+    backlog.note(150, 140)
     assert backlog.total_ns == 0
-    backlog.look(100, 130)
-    backlog.look(110, 150)  # it waited for part of the same time
-    backlog.look(190, 200)
+    backlog.note(100, 130)
+    backlog.note(110, 150)  # it waited for part of the same time
+    backlog.note(190, 200)
     assert backlog.total_ns == 50 + 10
 
 
 def test_stalls_are_bounded() -> None:
     stalls = Stalls()
     for turn in range(MOST_STALLS + 10):
-        stalls.look((turn + 2) * 20 * MS, turn * 20 * MS)
+        stalls.note((turn + 2) * 20 * MS, turn * 20 * MS)
     assert len(stalls.ended_ns) == len(stalls.length_ns) == MOST_STALLS
 
 
@@ -115,8 +115,8 @@ def test_a_clock_that_was_set_makes_no_backlog_of_before_the_run() -> None:
     """Frames are stamped with the clock that was set: one of 1970 once made 413138643019%."""
     backlog = Backlog()
     backlog.start(1_000_000)
-    backlog.look(-1_790_000_000_000_000_000, 1_500_000)
-    backlog.look(-1_790_000_000_000_000_000, 2_000_000)
+    backlog.note(-1_790_000_000_000_000_000, 1_500_000)
+    backlog.note(-1_790_000_000_000_000_000, 2_000_000)
     assert backlog.total_ns == 1_000_000
-    backlog.look(9_000_000_000_000_000_000, 3_000_000)
+    backlog.note(9_000_000_000_000_000_000, 3_000_000)
     assert backlog.total_ns == 1_000_000

@@ -44,14 +44,14 @@ def test_queue_pairs_are_looked_at_ten_milliseconds_apart() -> None:
     )
     log: Any = SimpleNamespace(flow=array("I"), receive_ns=array("q"))
     made = Ticks([pair], [], log)
-    made.look(made.due_ns)
+    made.sample(made.due_ns)
     assert made.due_ns == TICK_NS
     requester.counters.packets = 9
-    made.look(made.due_ns)
+    made.sample(made.due_ns)
     counts = [(tick.sent, tick.received, tick.retransmitted) for tick in unpacked(made.content())]
     assert counts == [(7, 5, 2), (9, 5, 2)]
     many = Ticks([pair] * (PAIRS_PER_TICK + 1), [], log)
-    many.look(0)
+    many.sample(0)
     assert many.due_ns == 2 * TICK_NS
 
 

@@ -76,7 +76,7 @@ def test_folders_of_code_are_not_others_to_write(
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     kept = cache_folder(source.parent)
-    bootstrap.look("kit", "key")
+    bootstrap.describe("kit", "key")
     assert kept is not None
     for folder in (kept, kept.parent, bootstrap.home(), *bootstrap.home().iterdir()):
         assert not mode(folder) & 0o022, folder

@@ -255,12 +255,12 @@ def test_a_new_process_opens_every_gate_and_announces_what_holds() -> None:
 def test_a_storming_port_pauses_the_classes_it_is_told_to_until_it_is_told_otherwise() -> None:
     lab = Lab(classes=(3, 4))
     lab.port_words.set(NIC, "storms", 1 << 4)
-    lab.pauser.look(0)
+    lab.pauser.announce(0)
     assert lab.frames == [(NIC, 4, MAX_QUANTA)]
     lab.run(5 * REFRESH_NS)
     assert len(lab.said(JournalAction.REFRESHED)) == 5
     lab.port_words.set(NIC, "storms", 0)
-    lab.pauser.look(6 * REFRESH_NS)
+    lab.pauser.announce(6 * REFRESH_NS)
     assert lab.frames[-1] == (NIC, 4, 0)
 
 
@@ -280,7 +280,7 @@ def test_a_storm_of_a_nic_whose_host_takes_packets_as_they_come_is_noted_with_an
     lab = Lab()
     lab.port_words.set(NIC, "held", 5000)
     lab.port_words.set(NIC, "storms", 1 << LOSSLESS)
-    lab.pauser.look(10)
+    lab.pauser.announce(10)
     assert lab.notes == [(JournalAction.PAUSE_SENT, NIC, 0)]
 
 

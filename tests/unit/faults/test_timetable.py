@@ -379,7 +379,7 @@ def test_where_there_is_nothing_to_break_nothing_was_broken(clock: Clock) -> Non
     held.fault.broken = True
     injector._intact[held.recorded.number] = frozenset()
     injector.inject(held)
-    injector.look(held)
+    injector.check_effect(held)
     assert injector.unseen == [
         "not valid because there was nothing that carrier-down of rtsw1:ctsw1 could change"
     ]

@@ -142,8 +142,8 @@ def test_faults_of_others_are_told_when_they_enter_the_record_and_when_they_leav
     with Faults(feed) as faults:  # type: ignore[arg-type]
         faults.inject(REQUEST)
         breaking.others = {8}
-        faults.look()
-        faults.look()
+        faults.refresh()
+        faults.refresh()
         assert set(feed.state.faults) == {1, 8}
         announced = [(number, begins) for number, begins, _ in phases(feed)]
         assert announced == [(7, True), (1, True), (7, False), (8, True)]

@@ -50,20 +50,20 @@ def test_steps_are_read_once_and_kept_for_the_result(
     file.parent.mkdir(parents=True)
     reader = TickReader(LabFiles("t-ticks"))
 
-    def look(entries: Sequence[Tick]) -> Sequence[int] | None:
+    def new_steps(entries: Sequence[Tick]) -> Sequence[int] | None:
         file.write_bytes(packed_counters(LiveCounters()) + b"".join(map(packed, entries)))
-        steps = reader.look()
+        steps = reader.new_steps()
         return None if steps is None else steps.sent
 
-    assert reader.look() is None
-    assert look(ticks((1, 0, 0), (3, 4, 4))) == [2, 2]
-    assert look(ticks((1, 0, 0), (3, 4, 4))) is None
-    assert look(ticks((2, 2, 2), (3, 4, 4), (5, 4, 4))) == [0, 0]
+    assert reader.new_steps() is None
+    assert new_steps(ticks((1, 0, 0), (3, 4, 4))) == [2, 2]
+    assert new_steps(ticks((1, 0, 0), (3, 4, 4))) is None
+    assert new_steps(ticks((2, 2, 2), (3, 4, 4), (5, 4, 4))) == [0, 0]
     kept = reader.kept()
     assert kept is not None
     assert (kept.t_ns, list(kept.sent)) == (TICK_NS, [2, 2, 0, 0])
     # Another run, later.
-    assert look(ticks((90, 0, 0), (91, 7, 7))) == [7]
+    assert new_steps(ticks((90, 0, 0), (91, 7, 7))) == [7]
     kept = reader.kept()
     assert kept is not None
     assert (kept.t_ns, list(kept.sent)) == (90 * TICK_NS, [7])

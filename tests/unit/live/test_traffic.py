@@ -188,7 +188,7 @@ def test_who_else_has_the_lab_is_told_once_and_not_that_the_page_s_own_job_has_i
     drill = User("a drill", 7)
     for user in (User("a job", traffic._run.pid), drill, drill, None, None):
         monkeypatch.setattr(module, "user_of", lambda _, user=user: user)
-        traffic.look()
+        traffic.refresh()
     users = [(event.user, event.pid) for event in feed.published if isinstance(event, UseEvent)]
     assert users == [("a drill", 7), (None, None)]
 

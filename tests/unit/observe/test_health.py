@@ -147,20 +147,20 @@ def test_endpoints_are_summed_over_runs(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("rocelab.record.RUN_ROOT", tmp_path)
     folder = tmp_path / "t-sum" / "endpoints"
     tracker = EndpointTracker(LabFiles("t-sum"))
-    tracker.look()
+    tracker.update()
     assert tracker.totals() == {}
     folder.mkdir(parents=True)
     for pid, sent in ((7, 10), (7, 25), (8, 4), (8, 6), (9, 1)):
         (folder / "srv1-1").write_bytes(packed(LiveCounters(pid=pid, sent=sent)))
-        tracker.look()
+        tracker.update()
     (folder / "srv1-1").write_bytes(b"torn")
-    tracker.look()
+    tracker.update()
     assert tracker.totals()["srv1-1"].sent == 25 + 6 + 1
     # What an agent wrote between the last look and its end, and the next agent of the same server.
     (folder / "srv1-1").write_bytes(packed(LiveCounters(pid=9, sent=3)))
     (folder / "srv1-1").unlink()
     (folder / "srv1-1").write_bytes(packed(LiveCounters(pid=10, sent=100)))
-    tracker.look()
+    tracker.update()
     assert tracker.totals()["srv1-1"].sent == 25 + 6 + 3 + 100
     tracker.close()
 
@@ -181,19 +181,19 @@ def test_what_a_full_queue_drops_is_never_a_loss(steps: list[tuple[int, int, int
         queued += dropped + late
         really_lost += lost
         queues: PortCounters = {("rtsw1", interface): {3: queue(queued)}}
-        states = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
+        states = tracker.update(ports(**{interface: port(tc_drops=clsact)}), queues, {})
         clsact += late
         assert lost_before <= states[LINK.down] <= really_lost
         assert states[LINK.up] == 0
         lost_before = states[LINK.down]
-    states = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
+    states = tracker.update(ports(**{interface: port(tc_drops=clsact)}), queues, {})
     assert states[LINK.down] == really_lost
 
 
 def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=True)
     interface = LINK.port("rtsw1").interface
-    states = tracker.look(ports(**{interface: port(lost=5)}), {}, {})
+    states = tracker.update(ports(**{interface: port(lost=5)}), {}, {})
     assert {link for link, lost in states.items() if lost} == {LINK.up}
     assert sum(states.values()) == 5
 
@@ -211,23 +211,23 @@ def test_both_directions_of_a_servers_link_are_told_apart() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=True)
     interface = SERVER_LINK.port("rtsw1").interface
 
-    def look(tc_drops: int, wire: dict[Any, Any]) -> tuple[int, int]:
-        states = tracker.look(ports(**{interface: port(tc_drops=tc_drops)}), {}, wire)
+    def update(tc_drops: int, wire: dict[Any, Any]) -> tuple[int, int]:
+        states = tracker.update(ports(**{interface: port(tc_drops=tc_drops)}), {}, wire)
         return states[SERVER_LINK.down], states[SERVER_LINK.up]
 
-    assert look(4, {}) == (0, 4)
-    assert look(10, wire_lost(6, None)) == (6, 4)
-    assert look(15, wire_lost(8, 3)) == (8, 7)
-    assert look(16, {}) == (8, 8)
-    assert look(16, wire_lost(0, None)) == (8, 8)
-    assert look(18, {}) == (10, 8)
+    assert update(4, {}) == (0, 4)
+    assert update(10, wire_lost(6, None)) == (6, 4)
+    assert update(15, wire_lost(8, 3)) == (8, 7)
+    assert update(16, {}) == (8, 8)
+    assert update(16, wire_lost(0, None)) == (8, 8)
+    assert update(18, {}) == (10, 8)
 
 
 def test_a_new_clsact_starts_counting_anew() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=False)
     interface = LINK.port("rtsw1").interface
     for drops, total in ((7, 7), (0, 7), (3, 10)):
-        states = tracker.look(ports(**{interface: port(tc_drops=drops)}), {}, {})
+        states = tracker.update(ports(**{interface: port(tc_drops=drops)}), {}, {})
         assert sum(states.values()) == total
 
 

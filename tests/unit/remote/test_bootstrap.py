@@ -14,7 +14,7 @@ from rocelab.remote.host import bootstrap
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The command lines of which nothing runs."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    bootstrap.look("kit", "key")
+    bootstrap.describe("kit", "key")
     lines: list[list[str]] = []
     monkeypatch.setattr(bootstrap, "_call", lines.append)
     return lines

@@ -194,19 +194,19 @@ def test_a_kit_that_came_half_is_never_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    look = bootstrap.look("abc", "def")
+    look = bootstrap.describe("abc", "def")
     assert (look["kit"], look["has_venv"]) == (False, False)
     whole = Kit({"pack/__init__.py": b"X = 1\n"}, ()).packed()
     half = tmp_path / "half.zip"
     half.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(zipfile.BadZipFile):
         bootstrap.unpack(str(half), "abc")
-    assert bootstrap.look("abc", "def")["kit"] is False
+    assert bootstrap.describe("abc", "def")["kit"] is False
     assert list((bootstrap.home() / "kits").iterdir()) == []
     good = tmp_path / "good.zip"
     good.write_bytes(whole)
     bootstrap.unpack(str(good), "abc")
-    assert bootstrap.look("abc", "def")["kit"] is True
+    assert bootstrap.describe("abc", "def")["kit"] is True
     assert (bootstrap.home() / "kits/abc/pack/__init__.py").read_text() == "X = 1\n"
     assert not good.exists()
 
@@ -215,7 +215,7 @@ def test_what_was_half_sent_is_swept_a_day_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    bootstrap.look("abc", "def")
+    bootstrap.describe("abc", "def")
     home = bootstrap.home()
     old, new = home / "incoming/old.zip", home / "incoming/new.zip"
     half, run = home / "kits/.new-xyz", home / "runs/20300101T000000-abcd"
@@ -227,7 +227,7 @@ def test_what_was_half_sent_is_swept_a_day_later(
         path.write_bytes(b"PK")
     for path in (old, half, run, kept):
         os.utime(path, (0, 0))
-    bootstrap.look("abc", "def")
+    bootstrap.describe("abc", "def")
     assert [path.exists() for path in (old, new, half, run, kept)] == [0, 1, 0, 0, 1]
 
 
