@@ -81,6 +81,7 @@ def alltoall(rig: Rig, size: str = "8MB") -> JobReport:
     spec = JobSpec.model_validate(
         {
             "pattern": "alltoall",
+            "in_flight": 1,  # at once to all, no port would fill
             "ranks": 4,
             "size": size,
             "iterations": 1,

@@ -104,7 +104,9 @@ def job(
     """Of all servers, in a class."""
     chosen = {"dcqcn": "off", "ecn": "not-ect", "dscp": DSCP_OF[traffic_class], **transport}
     whole = {"pattern": pattern, "ranks": 4, "size": size, "transport": chosen}
-    return JobSpec.model_validate({**whole, "iterations": 1, "warmup_iterations": 0})
+    # To all others at once, no port would fill.
+    rounds = {"in_flight": 1} if pattern is Pattern.ALLTOALL else {}
+    return JobSpec.model_validate({**whole, **rounds, "iterations": 1, "warmup_iterations": 0})
 
 
 def ran(rig: Rig, *jobs: JobSpec, faults: Sequence[Timed] = ()) -> tuple[JobReport, ...]:
