@@ -87,11 +87,19 @@ def _outcome(outlook: Outlook, job: JobOutlook) -> str:
 
 
 def _main_cost(job: JobOutlook) -> str:
-    """`most of the rest is restarting, 3.2 h`; empty if nothing was lost."""
-    most, (name, _) = max(zip(_lost(job), _PARTS, strict=True))
-    if not most:
+    """`most of the rest is restarting, 3.2 h`; empty if nothing was lost. Checkpoints are a part of
+    it that failures do not cost."""
+    parts = dict(zip((name for name, _ in _PARTS), _lost(job), strict=True))
+    rest_s = sum(parts.values())
+    if job.jct_s is not None:
+        checkpoints_s = max(0.0, job.jct_s * (1 - job.effective) - rest_s)
+        parts["checkpoints"] = checkpoints_s
+        rest_s += checkpoints_s
+    name = max(parts, key=lambda part: parts[part])
+    if not parts[name]:
         return ""
-    return f"most of the rest is {name}, {_time(most)}"
+    most = "most" if parts[name] > rest_s / 2 else "the largest part"
+    return f"{most} of the rest is {name}, {_time(parts[name])}"
 
 
 def _lost(job: JobOutlook) -> tuple[float, ...]:

@@ -315,7 +315,8 @@ def cost(*jobs: JobCost) -> WhatIf:
 def test_what_an_event_costs_is_said_of_the_job_that_pays_most() -> None:
     text = what_if_answer(cost(COST)).sentence
     assert text == (
-        "Drain ctsw7: llama loses 30.2 min or 8.1 GPU-h; its iterations take 25% longer meanwhile; "
+        "Hosts take no time: drain ctsw7: llama loses 30.2 min or 8.1 GPU-h; its iterations take "
+        "25% longer meanwhile; "
         "no job restarts."
     )
     restarts = replace(COST, restarted=True, during_s=None)
@@ -323,20 +324,24 @@ def test_what_an_event_costs_is_said_of_the_job_that_pays_most() -> None:
     assert "llama loses most" in text
     assert text.endswith("it makes no progress meanwhile; 1 of 2 jobs restart.")
     free = what_if_answer(cost(replace(COST, extra_s=0.0, during_s=2.0)))
-    assert free.sentence == "Drain ctsw7: no job loses time; no job restarts."
+    assert free.sentence == "Hosts take no time: drain ctsw7: no job loses time; no job restarts."
 
 
 def test_months_of_failures_say_how_much_of_the_time_is_work() -> None:
     job = JobOutlook(
-        "llama", 16, 100, 1000.0, 900.0, 10.0, 20.0, False, 3, 50.0, 20.0, 0.85, {}, 0.9
+        "llama", 16, 100, 1000.0, 900.0, 10.0, 20.0, False, 3, 50.0, 20.0, 0.86, {}, 0.9
     )
     outlook = Outlook(1, "zone", "rates", "", {}, ("a", "b"), (job,))
     assert outlook_answer(outlook).sentence == (
-        "2 failures: llama takes 16.7 min instead of 15 min, 85% of it work; most of the rest is "
-        "restarting, 50 s."
+        "Hosts take no time: 2 failures: llama takes 16.7 min instead of 15 min, 86% of it work; "
+        "the largest part of the rest is restarting, 50 s."
     )
+    saving = replace(outlook, jobs=(replace(job, effective=0.7),))
+    assert outlook_answer(saving).sentence.endswith("most of the rest is checkpoints, 3.33 min.")
     never = replace(outlook, jobs=(replace(job, jct_s=None, effective=0.0),))
-    assert outlook_answer(never).sentence.startswith("2 failures: llama never ends")
+    assert outlook_answer(never).sentence.startswith(
+        "Hosts take no time: 2 failures: llama never ends"
+    )
 
 
 def test_a_terminal_ends_with_the_sentence_and_a_page_begins_with_it() -> None:
