@@ -54,8 +54,8 @@ class InferenceSpec(ServingSpec):
     def kept_memory(self) -> tuple[MemoryPart, ...]:
         return serving_memory(self)
 
-    def basis(self) -> tuple[str, ...]:
-        return serving_basis(self)
+    def basis(self, seed: int = 1) -> tuple[str, ...]:
+        return serving_basis(self, seed)
 
     def latencies(self, ends_s: Sequence[Mapping[str, float]]) -> list[WorkloadRate]:
         """Time to first token: prefill, its cache's way and one token; the time between tokens;

@@ -79,7 +79,7 @@ def tensor_s(spec: ServingSpec, sequences: int, tokens: int) -> float:
     return factor * activation_bytes(spec.model, sequences, tokens, 1) / spec.nvlink_bps
 
 
-def serving_basis(spec: ServingSpec) -> tuple[str, ...]:
+def serving_basis(spec: ServingSpec, seed: int = 1) -> tuple[str, ...]:
     """What the figures rest on, in sentences."""
     lines = [*speed_basis(spec.gpu, spec.gpu_flops, spec.precision)]
     origin = "given" if spec.memory else spec.gpu or "an H100's"
@@ -88,7 +88,7 @@ def serving_basis(spec: ServingSpec) -> tuple[str, ...]:
         f"a value, read at {spec.speed.memory_bps / 1e12:g} TB/s ({origin})"
     )
     if spec.model.has_experts:
-        routed = routing(spec, decodes=True)
+        routed = routing(spec, decodes=True, seed=seed)
         parts = 2 if spec.routing_to_decode.overlap is Overlap.MICRO_BATCHES else 1
         met = routed.experts_read(spec.requests / parts)
         lines.append(

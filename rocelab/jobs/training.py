@@ -58,8 +58,8 @@ class TrainingJob(TrainingSpec):
     def kept_memory(self) -> tuple[MemoryPart, ...]:
         return training_memory(self)
 
-    def basis(self) -> tuple[str, ...]:
-        return training_basis(self)
+    def basis(self, seed: int = 1) -> tuple[str, ...]:
+        return training_basis(self, seed)
 
 
 def training_workload(

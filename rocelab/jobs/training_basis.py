@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocelab.jobs.experts import Exchange
+from rocelab.jobs.experts import Exchange, routing_of
 from rocelab.jobs.gpus import GPUS
 from rocelab.jobs.kernels import SUSTAINED
 from rocelab.jobs.training_spec import TrainingSpec
@@ -21,7 +21,7 @@ def speed_basis(gpu: str | None, constant: int | None, precision: str) -> tuple[
     )
 
 
-def training_basis(spec: TrainingSpec) -> tuple[str, ...]:
+def training_basis(spec: TrainingSpec, seed: int = 1) -> tuple[str, ...]:
     """Sentences that begin with "predicted" or "assumed"."""
     lines = list(speed_basis(spec.gpu, spec.gpu_flops, spec.precision))
     if spec.tensor > 1:
@@ -36,7 +36,7 @@ def training_basis(spec: TrainingSpec) -> tuple[str, ...]:
             f"causal mask, of {spec.peak_flops / 1e12:g} TFLOP/s"
         )
     if spec.model.has_experts:
-        lines.append(_experts_basis(spec))
+        lines.append(_experts_basis(spec, seed))
     lines.append(
         "assumed: no time for the optimizer, data loading, checkpoints and stragglers; stages are "
         "equal"
@@ -44,7 +44,7 @@ def training_basis(spec: TrainingSpec) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _experts_basis(spec: TrainingSpec) -> str:
+def _experts_basis(spec: TrainingSpec, seed: int) -> str:
     routing = spec.routing
     if routing.tokens is not None:
         how = "as the token matrix has it"
@@ -52,6 +52,9 @@ def _experts_basis(spec: TrainingSpec) -> str:
         how = f"with a skew of {routing.skew:g}"
     else:
         how = "evenly"
+    if how != "evenly":
+        busiest = routing_of(spec.model, routing, spec.expert, seed=seed).busiest
+        how += f" (the busiest GPU gets {busiest:.2f} times the mean)"
     once = (
         "sent once to each server with one of its experts"
         if routing.exchange is Exchange.PER_SERVER

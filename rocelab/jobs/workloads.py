@@ -164,8 +164,9 @@ class WorkloadSpec(SpecModel):
         """What it keeps in the memory of the GPU that keeps most."""
         return ()
 
-    def basis(self) -> tuple[str, ...]:
-        """What its figures rest on, each as "predicted: ..." or "assumed: ..."."""
+    def basis(self, seed: int = 1) -> tuple[str, ...]:
+        """What its figures rest on, each as "predicted: ..." or "assumed: ...". seed: what the job
+        draws from."""
         return ()
 
 

@@ -178,7 +178,7 @@ def _job(
         merged=merged,
         parts=parts_of(simulation, outcome, number),
         memory=memory_of(simulation, number),
-        basis=() if job.workload is None else job.workload.basis(),
+        basis=() if job.workload is None else job.workload.basis(job.seed),
     )
 
 

@@ -287,3 +287,8 @@ def test_what_figures_rest_on_is_said() -> None:
     assert constant[0] == "assumed: GPUs compute at gpu_flops, 1 TFLOP/s"
     assert any("tokens go to experts evenly" in line for line in constant)
     assert any("meets" in line for line in serving().basis())
+    keys = {**JOB, "expert": 2, "routing": {"skew": 1.0}}
+    skewed = TrainingJob.model_validate(keys)
+    by_seed = [" ".join(skewed.basis(seed)) for seed in (1, 2)]
+    assert all("the busiest GPU gets" in text for text in by_seed)
+    assert by_seed[0] != by_seed[1]
