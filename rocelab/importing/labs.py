@@ -39,6 +39,10 @@ _SERVER_WORDS = (
 _APART_PREFIXES = ("oob", "mgmt")
 _APART_WORDS = frozenset(("management", "console", "bmc", "ipmi", "pdu"))
 """Words of names and types of nodes that are not of the fabric: networks of management."""
+_LETTER = re.compile(r"([hls])[-_]?\d+", re.IGNORECASE)
+_OF_LETTER = {"h": "server", "l": "leaf", "s": "spine"}
+"""Roles of nodes called L1, S2 and H3, where none has a telling word and some is an L: elsewhere an
+S may be any switch."""
 _WORD = re.compile(r"[a-z]+")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]+")
 
@@ -171,6 +175,11 @@ def _roles(
         elif word := _role_in(name, may_be_server=node.is_switch is None):
             role_of[name] = guessed[name] = word
     open_nodes = [name for name in nodes if name not in role_of]
+    letters = {name: _LETTER.fullmatch(name) for name in open_nodes}
+    if all(letters.values()) and any(match and match[1] in "lL" for match in letters.values()):
+        guessed |= {name: _OF_LETTER[match[1].lower()] for name, match in letters.items() if match}
+        role_of |= {name: guessed[name] for name in open_nodes}
+        open_nodes = []
     if open_nodes:
         hosts = {name for name, role in role_of.items() if role == "server"}
         tier = tiers([link.pair for link in links], hosts, nodes.keys() - hosts)

@@ -448,3 +448,25 @@ def test_a_column_of_others_that_says_nothing_is_listed(tmp_path: Path) -> None:
     topology = read_topology(_written(tmp_path, "c.csv", rows), {})
     assert topology.left_out == ["column Source Rack", "column Cable ID"]
     assert [(link.a, link.b) for link in topology.links] == [(("leaf1", "e0"), ("spine1", None))]
+
+
+@pytest.mark.parametrize(
+    ("edges", "roles"),
+    [
+        (
+            "L1 -- S1; L2 -- S1; H1 -- L1",
+            {"L1": "leaf", "S1": "spine", "L2": "leaf", "H1": "server"},
+        ),
+        ("s1 -- s2; h1 -- s1", {"s1": "spine", "s2": "leaf", "h1": "leaf"}),
+        (
+            "L1 -- S1; X9 -- S1; leaf7 -- S1",
+            {"L1": "leaf", "S1": "spine", "X9": "leaf", "leaf7": "leaf"},
+        ),
+    ],
+)
+def test_single_letters_are_roles_only_where_all_are(
+    tmp_path: Path, edges: str, roles: dict[str, str]
+) -> None:
+    path = _written(tmp_path, "x.dot", f"graph {{ {edges} }}")
+    lab = graph_lab("x", read_topology(path, {}))
+    assert lab.roles == lab.guessed == roles
