@@ -44,6 +44,7 @@ OUTPUTS = frozenset(
         "folder",
         "file",
         "out",
+        "save",
         "pcap",
         "picture",
         "prometheus",

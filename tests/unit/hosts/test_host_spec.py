@@ -76,10 +76,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("line", "message"), REFUSED)
 def test_a_mistake_is_refused_with_its_line(tmp_path: Path, line: str, message: str) -> None:
-    own = {"nics": "nics: 4"}
-    own.pop(line.partition(":")[0], None)
+    keys = {"nics": "nics: 4"}
+    keys.pop(line.partition(":")[0], None)
     file = tmp_path / "mine.yaml"
-    file.write_text("\n".join(["name: mine", "gpus: 4", *own.values(), line, ""]))
+    file.write_text("\n".join(["name: mine", "gpus: 4", *keys.values(), line, ""]))
     with pytest.raises(SpecError) as refused:
         read_server(file)
     (problem,) = refused.value.problems
@@ -148,10 +148,10 @@ def test_links_between_all_gpus_are_a_mesh(tmp_path: Path) -> None:
     links = [
         '<gpu sm="304" gcn="gfx942">'
         + "".join(
-            f'<xgmi target="0000:{other}0:00.0" count="1"/>' for other in range(4) if other != own
+            f'<xgmi target="0000:{other}0:00.0" count="1"/>' for other in range(4) if other != gpu
         )
         + "</gpu>"
-        for own in range(4)
+        for gpu in range(4)
     ]
     spec = read_topology(tmp_path, topology(links))
     assert spec.model.local is not None and spec.model.local.kind is LocalKind.MESH
