@@ -99,8 +99,14 @@ class JobSpec(SpecModel):
         Field(ge=0, le=MAX_SEED, description="draws random placements, permutations and alltoallv"),
     ] = 1
     channels: Annotated[
-        int, Field(ge=1, le=64, description="parts of the buffer that go on independently")
-    ] = 1
+        int | None,
+        Field(
+            ge=1,
+            le=64,
+            description="parts of the buffer that go on independently; left out: 1, or with a host "
+            "model one for each NIC of a server",
+        ),
+    ] = None
     group: Annotated[
         int | None,
         Field(
@@ -211,7 +217,7 @@ class JobSpec(SpecModel):
     def _a_size_that_can_be_sent(self) -> Self:
         if self.size is None:
             return self
-        parts = self.ranks * self.channels
+        parts = self.ranks * (self.channels or 1)
         divided = kind_of(self.pattern).is_divided or self.pattern is Pattern.ALLREDUCE
         if self.size < parts and divided:
             raise RefusedError(
@@ -270,7 +276,7 @@ def schedule_of(job: JobSpec, group: int | None = None) -> Schedule:
         job.ranks,
         job.size,
         algorithm=job.algorithm or Algorithm.RING,
-        channels=job.channels,
+        channels=job.channels or 1,
         group=group if job.group is None else job.group,
         root=job.root,
         seed=job.seed,

@@ -162,6 +162,11 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
             "host_model: the hosts of a lab are agents, which take their own time",
             hint="leave it out, or take `rocelab simulate`, which has it",
         )
+    if job.protocol is not None:
+        raise InputError(
+            "protocol: the hosts of a lab are agents, which have none of NCCL's",
+            hint="leave it out, or take `rocelab simulate --host-model dgx-h100`, which has them",
+        )
     places = place(fabric, job.ranks, job.placement, job.seed)
     for ref in places:
         check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu, fabric.family)

@@ -125,16 +125,16 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int, iterations: int) -
     (rings in groups, among groups, in groups again), one for every other collective."""
     if (job.pattern, job.algorithm) == (Pattern.ALLREDUCE, Algorithm.HIERARCHICAL) and group:
         check_collective(
-            job.pattern, job.ranks, size_bytes, algorithm_of(job), job.channels, group, job.root
+            job.pattern, job.ranks, size_bytes, algorithm_of(job), channels_of(job), group, job.root
         )
-        rings = _hierarchical_phases(job.ranks, job.channels, size_bytes, group)
+        rings = _hierarchical_phases(job.ranks, channels_of(job), size_bytes, group)
         return tuple(ring for ring in rings if len(ring.source))
     whole = sends_of(
         job.pattern,
         job.ranks,
         size_bytes,
         algorithm=algorithm_of(job),
-        channels=job.channels,
+        channels=channels_of(job),
         group=group,
         root=job.root,
         seed=job.seed,
@@ -148,12 +148,17 @@ def algorithm_of(job: JobSpec) -> Algorithm:
     return job.algorithm or Algorithm.RING
 
 
+def channels_of(job: JobSpec) -> int:
+    """How many parts of a job's buffer go on independently."""
+    return job.channels or 1
+
+
 def in_flight_of(job: JobSpec, iterations: int) -> int:
     """How many others a rank of an AlltoAll(v) sends to at once: all, where a job does not say it
     and more than MOST_IN_TURN sends would wait for one another."""
     if job.in_flight is not None:
         return job.in_flight
-    sends = iterations * job.ranks * (job.ranks - 1) * job.channels
+    sends = iterations * job.ranks * (job.ranks - 1) * channels_of(job)
     return PEERS_IN_FLIGHT if sends <= MOST_IN_TURN else job.ranks
 
 
@@ -209,7 +214,7 @@ def sends_in_order(job: JobSpec, iterations: int) -> int:
     assert job.size is not None
     if job.algorithm in IN_SWITCH:
         return 0
-    once = count_sends(job.pattern, job.ranks, job.size, algorithm_of(job), job.channels)
+    once = count_sends(job.pattern, job.ranks, job.size, algorithm_of(job), channels_of(job))
     sends = iterations * once
     part_bytes = _part_bytes(job, job.size)
     overtaking = job.pattern is Pattern.ALLREDUCE and job.algorithm in OVERTAKING
@@ -231,11 +236,11 @@ def _part_bytes(job: JobSpec, size_bytes: int) -> int | None:
     """The longest of the parts that pass from rank to rank; None where no rank passes any on."""
     match job.pattern:
         case Pattern.ALLREDUCE if job.algorithm is Algorithm.TREE:
-            return _piece_bytes(size_bytes, 2 * job.channels)
+            return _piece_bytes(size_bytes, 2 * channels_of(job))
         case Pattern.BROADCAST:
-            return _piece_bytes(size_bytes, job.channels)
+            return _piece_bytes(size_bytes, channels_of(job))
         case Pattern.ALLREDUCE | Pattern.REDUCESCATTER | Pattern.ALLGATHER:
-            return -(-size_bytes // (job.ranks * job.channels))
+            return -(-size_bytes // (job.ranks * channels_of(job)))
         case _:
             return None
 

@@ -11,13 +11,15 @@ latencies of a ring in the protocol Simple, and others are in proportion to thos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed
 from rocelab.hosts.model import HostModel, LocalKind
+from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.collectives import Pattern, kind_of
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm, Protocol
 
 WIRE_SHARE = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
@@ -121,6 +123,11 @@ class Tuned:
     network_share: float
     """The share of data in what passes the network."""
 
+    @property
+    def words(self) -> str:
+        """What results say of it."""
+        return f"{self.algorithm}, protocol {self.protocol}"
+
 
 def algorithms_of(pattern: Pattern, shape: Shape, model: HostModel) -> tuple[Algorithm, ...]:
     """Those that NCCL has for a collective on such servers."""
@@ -134,6 +141,48 @@ def algorithms_of(pattern: Pattern, shape: Shape, model: HostModel) -> tuple[Alg
     return tuple(names)
 
 
+def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec, Tuned | None]:
+    """A collective as NCCL does it on these hosts, with what is left out of the job: algorithm,
+    protocol, the ranks of a domain as group, and a channel for each rail. None: a collective that
+    is not tuned. merges: whether sends that a switch reduces can be simulated.
+
+    Raises InputError where the collective cannot be done as the job says.
+    """
+    if job.size is None or not kind_of(job.pattern).algorithms:
+        return job, None
+    group = hosts.domain_ranks or 1
+    rails = len(set(hosts.rail[: max(1, group)].tolist()))
+    local = hosts.local
+    nic_gbs = rails * hosts.nic_bps / 8e9
+    shape = Shape(
+        job.ranks // group,
+        group,
+        nic_gbs,
+        nic_gbs if local is None else local.bandwidth_bps / 8e9,
+    )
+    if job.algorithm is Algorithm.HIERARCHICAL:
+        cost = tuned(job.algorithm, job.protocol or Protocol.SIMPLE, hosts.model)
+    else:
+        allowed = frozenset(Algorithm) if merges else frozenset(Algorithm) - IN_SWITCH
+        cost = tune(job.pattern, job.size, shape, hosts.model, job.algorithm, job.protocol, allowed)
+    update: dict[str, object] = {"algorithm": cost.algorithm}
+    if job.group is None and group > 1:
+        update["group"] = group
+    if job.channels is None:
+        update["channels"] = rails
+    return job.model_copy(update=update), cost
+
+
+def check_needs_no_hosts(job: JobSpec) -> None:
+    """Raise InputError for a collective that says what only hosts of a model have."""
+    for key, value in (("protocol", job.protocol), ("algorithm", job.algorithm)):
+        if value is not None and (key == "protocol" or value in IN_SWITCH):
+            raise InputError(
+                f"{key} {value} is of servers with GPUs, and hosts take no time here",
+                hint="give their type: `rocelab simulate --host-model dgx-h100`, or host_model",
+            )
+
+
 def tune(
     pattern: Pattern,
     size_bytes: int,
@@ -141,6 +190,7 @@ def tune(
     model: HostModel,
     algorithm: Algorithm | None = None,
     protocol: Protocol | None = None,
+    allowed: Container[Algorithm] = frozenset(Algorithm),
 ) -> Tuned:
     """The algorithm and protocol of the least time, among those that are not forced.
 
@@ -149,10 +199,12 @@ def tune(
     times = {
         (name, kind): estimate_us(pattern, size_bytes, shape, model, name, kind)
         for name, kind in _pairs(pattern, shape, model)
-        if name is (algorithm or name) and kind is (protocol or kind)
+        if name in allowed and name is (algorithm or name) and kind is (protocol or kind)
     }
     if not times:
-        pairs = sorted({f"{name} in {kind}" for name, kind in _pairs(pattern, shape, model)})
+        pairs = sorted(
+            f"{name} in {kind}" for name, kind in _pairs(pattern, shape, model) if name in allowed
+        )
         asked = " in ".join(str(key) for key in (algorithm, protocol) if key is not None)
         raise InputError(
             f"{pattern} has no {asked} among {shape.all_ranks:,} ranks, {shape.ranks} in each "
@@ -236,7 +288,8 @@ def _pairs(
 
 
 def _of(table: dict[Algorithm, _Three], algorithm: Algorithm, protocol: Protocol) -> float:
-    return table[algorithm][list(Protocol).index(protocol)]
+    like = Algorithm.RING if algorithm is Algorithm.HIERARCHICAL else algorithm
+    return table[like][list(Protocol).index(protocol)]
 
 
 def _tree_gbs(bus_gbs: float, size_bytes: int, shape: Shape, protocol: Protocol) -> float:

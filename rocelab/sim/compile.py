@@ -21,6 +21,7 @@ from rocelab.jobs.merged_sends import check_exchanged
 from rocelab.jobs.messages import Messages, loads_of, messages_of
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
+from rocelab.jobs.tuning import Tuned
 from rocelab.jobs.workload import Sends, Workload
 from rocelab.routes.arrays.flows import Flows, joined_flows, selected_flows
 from rocelab.routes.arrays.network import Network
@@ -39,6 +40,8 @@ class PlacedJob:
     seed: int = 1
     hosts: RankHosts | None = None
     """None: hosts take no time, and all sends use the network."""
+    costs: Tuned | None = None
+    """What a collective costs as NCCL does it; None: what the hosts' model says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +192,9 @@ def _compiled(
     turn = _column([len(send.source) for send in sends], own_turns)
     check_exchanged(int(np.count_nonzero(turn != NONE)))
     hosts = job.hosts
-    launch_s = 0.0 if hosts is None else hosts.model.launch_ns / 1e9
+    costs = job.costs
+    launch_ns = 0.0 if hosts is None else hosts.model.launch_ns
+    launch_s = (launch_ns if costs is None else costs.launch_ns) / 1e9
     tasks = tasks_of(workload.steps, np.repeat(np.arange(len(counts)), counts), turn, launch_s)
     task = tasks.task
     source = _joint([send.source for send in sends])
@@ -222,6 +227,10 @@ def _compiled(
         # What does not use the network has no headers.
         local = np.repeat(hosts.same_domain(source, destination), qps)
         wire = np.where(local, payload, wire)
+        if costs is not None:
+            # Flags and what a switch leaves of its rate count as bytes.
+            share = np.where(local, costs.local_share, costs.network_share)
+            wire = np.rint(wire / share).astype(np.int64)
     packets = loads.packets.reshape(-1)
     posted = np.bincount(flow, loads.messages.reshape(-1), len(used) * qps).astype(np.int64)
     key = task * max(1, len(used) * qps) + flow

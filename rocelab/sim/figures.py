@@ -106,7 +106,7 @@ def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) ->
             engine=simulation.options.engine,
             ports=simulation.options.ports if isinstance(outcome, PacketRun) else None,
             seed=simulation.options.seed if isinstance(outcome, PacketRun) else None,
-            hosts=simulation.hosts_in_words,
+            hosts=simulation.collectives_in_words,
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=(

@@ -19,6 +19,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted
 from rocelab.hosts.model import HostModel, LocalFabric, LocalKind
 from rocelab.hosts.ranks import RankHosts, domain_numbers
+from rocelab.jobs.tuning import Tuned
 from rocelab.routes.arrays.flows import (
     Flows,
     Paths,
@@ -152,12 +153,19 @@ class LocalPaths:
         local: Bools = self._domain[flows.source] == self._domain[flows.destination]
         return local
 
-    def latency_s(self, flows: Flows) -> Floats:
+    def latency_s(self, flows: Flows, costs: Sequence[Tuned | None], job: Longs) -> Floats:
         """What hosts add to each flow's sends: the step of one over the network, the whole of a
-        local one."""
+        local one. costs: of each job, None for what the model says; job: of each flow, F."""
         fabric = self.model.local
         local_ns = 0.0 if fabric is None else fabric.latency_ns
-        times: Floats = np.where(self.is_local(flows), local_ns, self.model.step_ns) / NS
+        of_job = np.array(
+            [
+                (local_ns, self.model.step_ns) if cost is None else (cost.local_ns, cost.step_ns)
+                for cost in costs
+            ]
+        )
+        local_s, step_s = of_job[job].T / NS
+        times: Floats = np.where(self.is_local(flows), local_s, step_s)
         return times
 
     @cached_property

@@ -34,6 +34,7 @@ from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
+from rocelab.jobs.tuning import Tuned, check_needs_no_hosts, tuned_job
 from rocelab.jobs.workload import Workload
 from rocelab.jobs.workloads import JobPlace
 from rocelab.labfile.base import SECOND
@@ -112,6 +113,7 @@ class Simulation:
         with self._timed("jobs"):
             known = _read(self.jobs, progress)
             self.places = self._placed({name: read.ranks for name, read in known.items()})
+            self.jobs, self.costs = self._tuned()
             known = self._with_open_loops(known)
             listed = sum(len(read) for read in known.values() if isinstance(read, FlowList))
             check_fits(self.network, spec.scheme, self.jobs, listed)
@@ -130,6 +132,23 @@ class Simulation:
         with self._timed("paths"):
             self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
+
+    def _tuned(self) -> tuple[tuple[SimulatedJob, ...], tuple[Tuned | None, ...]]:
+        """The jobs with what NCCL would choose for their collectives on hosts of a model, and what
+        that costs; as they are without. Raises InputError for what needs a model."""
+        merges = self.options.engine is Engine.FLUID
+        jobs: list[SimulatedJob] = []
+        costs: list[Tuned | None] = []
+        for job, places in zip(self.jobs, self.places, strict=True):
+            hosts, spec, cost = self.rank_hosts(places), job.collective, None
+            if spec is not None and hosts is None:
+                check_needs_no_hosts(spec)
+            elif spec is not None and hosts is not None:
+                spec, cost = tuned_job(spec, hosts, merges=merges)
+                job = job.model_copy(update={"collective": spec})
+            jobs.append(job)
+            costs.append(cost)
+        return tuple(jobs), tuple(costs)
 
     def _with_open_loops(self, known: _Known) -> _Known:
         """And what jobs do whose flows begin at given times: what is drawn on their places."""
@@ -164,7 +183,19 @@ class Simulation:
         """What hosts are taken for."""
         if self.options.ports is PortModel.LAB:
             return "hosts wake as a lab's"
-        return TIMELESS if self.host_model is None else self.host_model.words
+        if self.host_model is None:
+            return TIMELESS
+        return self.host_model.words
+
+    @property
+    def collectives_in_words(self) -> str:
+        """What hosts are taken for, and how they do collectives."""
+        ways = [
+            f"{job.name} in {cost.words}"
+            for job, cost in zip(self.jobs, self.costs, strict=True)
+            if cost is not None
+        ]
+        return "; ".join([self.hosts_in_words, *ways])
 
     def rank_hosts(self, nics: Ints) -> RankHosts | None:
         """The hosts of ranks on these NICs; None without a host model."""
@@ -299,7 +330,11 @@ class Simulation:
         task_s = np.zeros(self.program.tasks)
         if self.local is not None:
             task = np.repeat(np.arange(len(task_s)), np.diff(self.program.first_transfer))
-            np.maximum.at(task_s, task, self.local.latency_s(self.flows)[self.program.flow])
+            np.maximum.at(
+                task_s,
+                task,
+                self._host_latency_s[self.program.flow],
+            )
         return task_s
 
     def _local_queue_pairs(self) -> Bools:
@@ -491,8 +526,10 @@ class Simulation:
 
     def _compiled(self) -> Compiled:
         placed = [
-            PlacedJob(workload, places, job.transport, job.seed, self.rank_hosts(places))
-            for workload, places, job in zip(self.workloads, self.places, self.jobs, strict=True)
+            PlacedJob(workload, places, job.transport, job.seed, self.rank_hosts(places), costs)
+            for workload, places, job, costs in zip(
+                self.workloads, self.places, self.jobs, self.costs, strict=True
+            )
         ]
         return compile_jobs(
             self.network,
@@ -532,12 +569,18 @@ class Simulation:
         delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)
         return replace(program, latency_s=latency_s, delay_s=delay_s)
 
+    @cached_property
+    def _host_latency_s(self) -> Floats:
+        """What hosts add to each flow's sends, F."""
+        assert self.local is not None
+        return self.local.latency_s(self.flows, self.costs, self._job_of_flow())
+
     def flow_latency_s(self, latency_s: Floats) -> Floats:
         """How long a message without length of each flow takes, F. latency_s: of each send, 2L."""
         if self.local is None:
             return along_paths(self.whole_paths, latency_s)
         along_s = along_paths(self.whole_paths, self.local.padded(latency_s))
-        times_s: Floats = along_s + self.local.latency_s(self.flows)
+        times_s: Floats = along_s + self._host_latency_s
         return times_s
 
     def _fill_bps(self) -> Floats:

@@ -88,7 +88,7 @@ def _flows(job: SimulatedJob) -> int:
     if job.collective is not None:
         ranks = job.collective.ranks
         kind = kind_of(job.collective.pattern)
-        few = 2 * job.collective.channels if kind.has_few_peers else ranks
+        few = 2 * (job.collective.channels or 1) if kind.has_few_peers else ranks
         return ranks * min(few, ranks - 1) * job.transport.qps
     workload = job.workload
     if workload is None or workload.is_open_loop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocelab.jobs.patterns.base import Call, JobPattern, Send
+from rocelab.jobs.patterns.base import Algorithm, Call, JobPattern, Send
 from rocelab.jobs.patterns.building import PIECE_BYTES, chain, pieces, rotated, split
 
 
@@ -19,6 +19,7 @@ class Broadcast(JobPattern):
     is_in_ring_order = True
     has_few_peers = True
     is_rooted = True
+    algorithms = frozenset({Algorithm.RING})
 
     def sends(self, call: Call) -> Sequence[Send]:
         sends: list[Send] = []

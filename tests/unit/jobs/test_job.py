@@ -42,7 +42,7 @@ def test_three_keys_are_a_whole_job(tmp_path: Path) -> None:
     assert job.algorithm is None
     assert job.placement is Placement.CONTIGUOUS
     assert (job.iterations, job.warmup_iterations, job.compute) == (5, 1, 0)
-    assert (job.channels, job.group, job.root, job.starts) == (1, None, 0, (0,))
+    assert (job.channels, job.group, job.root, job.starts) == (None, None, 0, (0,))
 
 
 def test_transport_that_is_left_out_is_what_nics_do_by_default(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_dumped_job_reads_back(tmp_path: Path, text: str) -> None:
     job = read(tmp_path, text)
     dumped = job.model_dump(mode="json", exclude_none=True)
     assert JobSpec.model_validate(dumped) == job
-    assert "channels" in dumped
+    assert "iterations" in dumped
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -151,7 +151,7 @@ def test_every_published_dcqcn_profile_may_be_named(tmp_path: Path, profile: str
             "pattern: alltoall\nranks: 8\nsize: 1MB\nalgorithm: tree\n",
             "4: algorithm",
             "nothing for alltoall",
-            "for allgather, allreduce and reducescatter",
+            "for allgather, allreduce, broadcast and reducescatter",
         ),
         (
             "pattern: gather\nranks: 8\nsize: 1MB\ngroup: 2\n",

@@ -136,6 +136,7 @@ def test_a_saved_model_is_one_that_simulations_take(
     )
     ran = rocelab(
         *("reference", "rail-small", "log.txt", "--pattern", "allreduce", "--ranks", "4"),
+        *("--algorithm", "ring", "--protocol", "simple", "--channels", "1"),
         *("--host-model", "./base.yaml", "--save", "host.yaml", "--json"),
     )
     assert ran.code == 0, ran.err
@@ -150,7 +151,8 @@ def test_a_saved_model_is_one_that_simulations_take(
         *("--host-model", "host.yaml", "--json"),
     )
     assert again.code == 0, again.err
-    assert yaml.safe_load(again.out)["method"]["hosts"] == "hosts as four-fitted"
+    hosts = yaml.safe_load(again.out)["method"]["hosts"]
+    assert hosts == "hosts as four-fitted; allreduce in nvls, protocol simple"
 
 
 def test_saving_needs_a_type_of_server_to_begin_with(
