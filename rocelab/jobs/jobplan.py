@@ -160,7 +160,8 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
     if job.host_model is not None or fabric.spec.host_model is not None:
         raise InputError(
             "host_model: the hosts of a lab are agents, which take their own time",
-            hint="leave it out, or take `rocelab simulate`, which has it",
+            hint="leave it out of the files of the lab and the job, and give it to simulations by "
+            "--host-model",
         )
     if job.protocol is not None:
         raise InputError(

@@ -119,7 +119,7 @@ class Compiled:
     packets: Longs
     """Of each transfer, X."""
     posted: Longs
-    """The messages that each flow's sender posts to the network, F."""
+    """The messages that each flow's sender posts, F; empty without hosts."""
     messages: Messages | None
     """Of each transfer; for packets only, else None."""
 
@@ -232,7 +232,9 @@ def _compiled(
             share = np.where(local, costs.local_share, costs.network_share)
             wire = np.rint(wire / share).astype(np.int64)
     packets = loads.packets.reshape(-1)
-    posted = np.bincount(flow, loads.messages.reshape(-1), len(used) * qps).astype(np.int64)
+    posted = np.zeros(0, np.int64)
+    if hosts is not None:
+        posted = np.bincount(flow, loads.messages.reshape(-1), len(used) * qps).astype(np.int64)
     key = task * max(1, len(used) * qps) + flow
     place = np.arange(len(key))
     # A step may have several sends of a pair, and queue pairs may get nothing of a send.
@@ -265,7 +267,7 @@ def _compiled(
         payload[kept],
         wire[kept],
         packets[kept],
-        posted[sending],
+        posted if hosts is None else posted[sending],
         replace(chains, of_transfer=chain[kept]),
         messages,
     )
