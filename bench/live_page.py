@@ -305,7 +305,7 @@ def _sample(feed: Feed, samples: Iterator[int]) -> None:
         before = replace(then, time_ns=t_ns - round(SAMPLE_S * 1e9))
         dark = {port: replace(now.ports[port], carrier=False) for port in set(feed.state.dark)}
         reading = replace(now, time_ns=t_ns, ports={**now.ports, **dark})
-        sample = compare(places, plan, before, reading)
+        sample = compare(places, [plan], before, reading)
         feed._before = before
         feed._take_sample(Snapshot(feed.lab, spec, places, reading, sample, {}, 0, 0.0))
         next(samples)

@@ -18,6 +18,8 @@ killed command leaves behind can be found from it alone:
                                      impairments/
     /run/rocelab/<lab>/queues        which engine realises them
     /run/rocelab/<lab>/scheme        how flows are spread now
+    /run/rocelab/<lab>/networks/<network>/ these three of each network after the first, and what
+                                     pauses its lossless classes
     /run/rocelab/<lab>/live.json     root's: the port and the secret of its page (`rocelab.live`)
     /run/rocelab/<lab>/faults/       the active faults and the processes that restore them
     /run/rocelab/<lab>/changes       what faults did, while traffic that allows them asks for it
@@ -46,6 +48,7 @@ from typing import Any
 from rocelab.base.errors import InputError
 from rocelab.base.files import NO_ROOM, make_folder, remove_tree, replace_file
 from rocelab.linux import namespaces
+from rocelab.planning.fabric import Fabric
 
 RUN_ROOT = Path("/run/rocelab")
 LOCK_GRACE_S = 1.0
@@ -107,6 +110,14 @@ class LabFiles:
     """The paths of a lab's files."""
 
     lab: str
+    network: str | None = None
+    """The network that `dataplane` is of, if it is not the first of the lab."""
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> LabFiles:
+        """The files of a lab's fabric, or of a network of it."""
+        place = fabric.place
+        return cls(fabric.name, place.network if place is not None and place.number else None)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.lab):
@@ -115,6 +126,23 @@ class LabFiles:
     @property
     def root(self) -> Path:
         return RUN_ROOT / self.lab
+
+    @property
+    def dataplane(self) -> Path:
+        """The folder of the network's programs, queues and scheme: the lab's for the first."""
+        return self.root if self.network is None else self.networks / self.network
+
+    @property
+    def networks(self) -> Path:
+        return self.root / "networks"
+
+    def of_networks(self) -> tuple[LabFiles, ...]:
+        """Those of each network after the first that has a folder."""
+        try:
+            names = sorted(path.name for path in self.networks.iterdir())
+        except (FileNotFoundError, PermissionError):
+            return ()
+        return tuple(LabFiles(self.lab, name) for name in names)
 
     @property
     def record(self) -> Path:

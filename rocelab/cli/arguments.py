@@ -86,6 +86,13 @@ def _fabric(ctx: typer.Context) -> Fabric | None:
     return lab.fabric
 
 
+def complete_network(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The networks of the lab that the command line names."""
+    fabric = _fabric(ctx)
+    names = () if fabric is None else (part.network_name or "" for part in fabric.parts)
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def results_option(default: str = "", panel: str | None = "Input and output") -> OptionInfo:
     """The option with the folder of results. default: what the help says of it; else none are
     written."""
@@ -143,6 +150,16 @@ FileOption = Annotated[
 ]
 ResultsOption = Annotated[Path | None, results_option()]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing output.")]
+NetworkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--network",
+        metavar="NAME",
+        help="Of a lab with several networks, which one: the first of the file by default.",
+        autocompletion=complete_network,
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 

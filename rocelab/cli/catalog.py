@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rocelab.base.quantities import Unit
 from rocelab.cli.arguments import JsonOption
 from rocelab.labfile.model import LabSpec
+from rocelab.labfile.networks import NetworksLabSpec
 from rocelab.labfile.queues import QueueEngine
 from rocelab.report.console import note, say, show_blocks, write_json
 from rocelab.report.document import Column, Table, columns
@@ -55,7 +56,7 @@ def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:
     memory = counts.switches * SWITCH_BYTES + 2 * sessions * SESSION_END_BYTES
     return CatalogRow(
         name=spec.name,
-        kind=spec.fabric.kind,
+        kind=", ".join(spec.kinds),
         switches=counts.switches,
         servers=counts.servers,
         gpus=counts.nics,
@@ -73,17 +74,20 @@ def memory_text(memory_bytes: int) -> str:
     return f"{gigabytes:.{decimals}f} GB"
 
 
-def _uses(spec: LabSpec) -> tuple[str, ...]:
-
-    engine = spec.queues.engine
-    features = {
-        "hash seed": spec.hashing.seed != 0,
-        "bpf or red queues": engine is QueueEngine.AUTO,
-        f"{engine} queues": engine in (QueueEngine.BPF, QueueEngine.RED),
-        "bpf steering": spec.scheme.is_steered,
-        "BFD": spec.routing.bfd is not None,
-        "IPv6 (unnumbered)": not spec.is_numbered,
-    }
+def _uses(lab: LabSpec) -> tuple[str, ...]:
+    features: dict[str, bool] = {}
+    for spec in lab.networks.values() if isinstance(lab, NetworksLabSpec) else (lab,):
+        engine = spec.queues.engine
+        of_network = {
+            "hash seed": spec.hashing.seed != 0,
+            "bpf or red queues": engine is QueueEngine.AUTO,
+            f"{engine} queues": engine in (QueueEngine.BPF, QueueEngine.RED),
+            "bpf steering": spec.scheme.is_steered,
+            "BFD": spec.routing.bfd is not None,
+            "IPv6 (unnumbered)": not spec.is_numbered,
+        }
+        for name, used in of_network.items():
+            features[name] = used or features.get(name, False)
     return tuple(name for name, used in features.items() if used)
 
 

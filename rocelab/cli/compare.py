@@ -60,7 +60,8 @@ def compare(
     from rocelab.results.environment import typed_command
 
     chosen = running_or_planned(lab, frr)
-    asked = cells(chosen.fabric, matrix, named_options(job))
+    options = named_options(job)
+    asked = cells(chosen.fabric.network(options.get("network")), matrix, options)
     need_root("running a comparison")
     if folder is None:
         folder = Path("results") / f"compare-{chosen.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

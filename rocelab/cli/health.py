@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 NS_PER_S = 10**9
 MOST_ROWS = 24
+
+NetworkAt = Callable[[str], str | None]
+"""The network of a place, None in a lab with one."""
 
 
 def health(
@@ -98,7 +101,7 @@ def health(
     if json:
         write([json_dumps({"report": asdict(report), "environment": environment}), "\n"])
     else:
-        print_report(report)
+        print_report(report, watched.fabric.network_at)
     if limit_s is not None and not report.is_healthy:
         raise typer.Exit(1)
 
@@ -228,14 +231,21 @@ def view(snapshot: Snapshot) -> RenderableType:
         f"read in {snapshot.read_s * 1e3:.0f} ms",
         style=style,
     )
-    places = [(where, ", ".join(what)) for where, what in rows.items()]
+    network_at = snapshot.lab.fabric.network_at
+    places = [(_at(where, network_at), ", ".join(what)) for where, what in rows.items()]
     head = columns(Unit.TEXT, "where", "what")
     lines = rich_table(Table("", head, tuple(places), most=MOST_ROWS))
     notes = [Text(gap, style="yellow") for gap in sample.gaps[:MOST_ROWS]]
     return Group(summary, *([lines] if rows else []), *notes)
 
 
-def print_report(report: HealthReport) -> None:
+def _at(where: str, network_at: NetworkAt) -> str:
+    """A place, with its network in a lab with several."""
+    network = network_at(where)
+    return where if network is None else f"{where} ({network})"
+
+
+def print_report(report: HealthReport, network_at: NetworkAt) -> None:
     """Print the report as a table: every SLI with its worst value."""
     seconds = (report.ended_ns - report.started_ns) / NS_PER_S
     title = f"lab {report.lab}: {seconds:.1f} s in {report.sampling}"
@@ -249,7 +259,7 @@ def print_report(report: HealthReport) -> None:
             f"{sli.worst:g}",
             None if sli.objective is None else f"{sli.objective:g}",
             counted(sli.breached_samples, "sample") if sli.breached_samples else None,
-            sli.worst_where or "",
+            _at(sli.worst_where or "", network_at),
         )
         for sli in report.slis
     )

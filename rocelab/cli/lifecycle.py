@@ -111,7 +111,7 @@ def _check_reusable(planned: Lab, frr_memory: FrrMemory | None) -> RunningLab:
     need_root("looking into a lab")
     running = RunningLab.open(planned.name)
     differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
-    if "scheme" not in differing and running.steering.read_scheme() != running.fabric.spec.scheme:
+    if "scheme" not in differing and not running.has_own_scheme:
         differing = (*differing, "scheme")
     if planned.provider.kind != running.runtime.provider.kind:
         differing = (*differing, "runtime")
@@ -293,8 +293,9 @@ def _print_status(state: LabStatus) -> None:
     faulty = [node for node in switches if not node.converged]
     listed = switches if len(switches) <= _SHOWN_SWITCHES else faulty[:_SHOWN_SWITCHES]
     if listed:
+        of_networks = ("network",) if listed[0].networks else ()
         head = (
-            *columns(Unit.TEXT, "switch", "role", "daemons"),
+            *columns(Unit.TEXT, "switch", *of_networks, "role", "daemons"),
             *columns(Unit.FIGURE, "sessions", "routes"),
             Column("PSS", Unit.BYTES),
         )
@@ -395,6 +396,7 @@ def _status_row(node: NodeStatus) -> Row:
     daemons = " ".join(name if pid else f"{name}:DEAD" for name, pid in node.daemons.items())
     return (
         Toned(node.name, Tone.PLAIN if node.converged else Tone.BAD),
+        *node.networks,
         node.role.name,
         daemons,
         f"{node.sessions_established}/{node.sessions_expected}",

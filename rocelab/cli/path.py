@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.base.quantities import Unit
-from rocelab.cli.arguments import JsonOption, LabArgument, complete_server, running_or_planned
+from rocelab.cli.arguments import (
+    JsonOption,
+    LabArgument,
+    NetworkOption,
+    complete_server,
+    running_or_planned,
+)
 from rocelab.cli.unprivileged import take_rights_for
 from rocelab.report.console import say, show_blocks, write_json
 from rocelab.report.document import Table, columns
@@ -55,6 +61,7 @@ def path(
     probe: Annotated[
         bool, typer.Option("--probe", help="Also send packets, and exit 1 if they differ.")
     ] = False,
+    network: NetworkOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show every hop a flow takes: from the running kernels' tables, or as planned."""
@@ -67,7 +74,7 @@ def path(
     from rocelab.routes.path import walk
     from rocelab.routes.planned import planned_fibs
 
-    chosen = running_or_planned(lab)
+    chosen = running_or_planned(lab).network(network)
     fabric = chosen.fabric
     up = chosen if isinstance(chosen, RunningLab) else None
     take_rights_for("reading the tables of a lab that is up", is_up=up is not None)

@@ -55,9 +55,20 @@ def _print_plan(fabric: Fabric) -> None:
     from rocelab.planning.limits import lab_limits
     from rocelab.planning.routes import unreachable
 
-    addressing = f"{_networks(fabric)} each" if fabric.numbered else "unnumbered (IPv6 link-local)"
     nodes, links = counted(len(fabric.nodes), "node"), counted(len(fabric.links), "link")
-    say(f"lab {fabric.name}: {nodes}, {links}")
+    if fabric.parts:
+        several = sum(len(names) > 1 for names in fabric.networks_of.values())
+        say(
+            f"lab {fabric.name}: {nodes}, {links}, {counted(len(fabric.parts), 'network')} "
+            f"({counted(several, 'server')} in more than one); nothing routes between networks"
+        )
+        for part in fabric.parts:
+            say("")
+            _print_plan(part)
+        return
+    name = fabric.network_name
+    say(f"{'lab' if name is None else 'network'} {name or fabric.name}: {nodes}, {links}")
+    addressing = f"{_networks(fabric)} each" if fabric.numbered else "unnumbered (IPv6 link-local)"
     if fabric.basis is not RouteBasis.PLANNED:
         say(f"{fabric.basis.text}.")
     show_blocks(_node_table(fabric), _link_table(fabric))

@@ -99,8 +99,12 @@ def predict(
     chosen = running_or_planned(lab)
     is_up = isinstance(chosen, RunningLab)
     take_rights_for("reading the tables of a lab that is up", is_up=is_up)
-    fabric, setting = setting_of(chosen, scheme, hashing, model)
-    rows, notes = _rows(fabric, flows, named_options(job))
+    options = named_options(job)
+    network = options.get("network")
+    if flows is not None:
+        options.pop("network", None)
+    fabric, setting = setting_of(chosen.network(network), scheme, hashing, model)
+    rows, notes = _rows(fabric, flows, options)
     with progress_bars() as progress:
         prediction = predict_document(fabric, rows, setting, progress, notes)
     if json:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.base.quantities import Unit
-from rocelab.cli.arguments import JsonOption, RunningLabArgument, complete_schemes, running_lab
+from rocelab.cli.arguments import (
+    JsonOption,
+    NetworkOption,
+    RunningLabArgument,
+    complete_schemes,
+    running_lab,
+)
 from rocelab.linux.rights import need_root
 from rocelab.report.console import progress_bars, say, show_blocks, write_json
 from rocelab.report.document import Column, Table, columns
@@ -39,6 +45,7 @@ def scheme(
             show_default=False,
         ),
     ] = None,
+    network: NetworkOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show how a lab spreads flows over equal paths, or switch it while traffic runs."""
@@ -47,7 +54,7 @@ def scheme(
     from rocelab.record import LabFiles
 
     need_root("the scheme of a lab that is up")
-    chosen = running_lab(lab)
+    chosen = running_lab(lab).network(network)
     if kind is not None:
         wanted = asked_scheme(kind, settings or [])
         using = in_use(LabFiles(chosen.name), "a change of scheme", Use.UNSENT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.base.quantities import Unit, share
-from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
+from rocelab.cli.arguments import JsonOption, NetworkOption, OneRunningLab, running_lab
 from rocelab.linux.rights import need_root
 from rocelab.report.console import say, show_blocks, write_json
 from rocelab.report.document import Column, Row, Table, columns
@@ -29,6 +29,7 @@ def te(
     bound: Annotated[
         bool, typer.Option("--bound", help="Also solve for the optimum that no placement can beat.")
     ] = False,
+    network: NetworkOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show what the controller of a lab with scheme te or resilient does."""
@@ -36,7 +37,7 @@ def te(
     from rocelab.dataplane.steering.controller import ControllerFiles, controller_pid
 
     need_root("reading a lab's controller")
-    chosen = running_lab(lab)
+    chosen = running_lab(lab).network(network)
     files = chosen.runtime.files
     pid = controller_pid(files)
     rounds = read_rounds(ControllerFiles(files).rounds, last)

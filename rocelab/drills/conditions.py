@@ -47,13 +47,13 @@ def conditions(
 
 @contextmanager
 def _scheme(lab: RunningLab, phase: PlannedPhase, progress: ProgressSink) -> Iterator[None]:
-    steering = lab.steering
+    steering = lab.network(phase.fabric.network_name).steering
     before = steering.read_scheme()
     with shielded(f"lab {lab.name}: restoring its scheme") as shield:
         try:
             with shield.lifted():
                 with lab.locked():
-                    during = Steering(phase.fabric, LabFiles(lab.name))
+                    during = Steering(phase.fabric, LabFiles.of(phase.fabric))
                     during.set_scheme(phase.spec.scheme or before, progress)
                 yield
         finally:

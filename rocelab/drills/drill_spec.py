@@ -57,6 +57,10 @@ class TrafficSpec(SpecModel):
         Literal["permutation"],
         Field(description="each server sends to one of another rack, and receives from one"),
     ] = "permutation"
+    network: Annotated[
+        Name | None,
+        Field(description="of a lab with several networks, whose NICs send; the first if left out"),
+    ] = None
     flows: Annotated[int, Field(ge=1, le=4096)] = 20
     rate_pps: Annotated[int, Field(ge=1, le=100_000, description="packets/s of each flow")] = 1000
     payload: Annotated[SizeBytes, Field(ge=32, le=4096, description="RoCE payload of a packet")] = (

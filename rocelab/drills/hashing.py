@@ -53,8 +53,9 @@ def seeds_of(seeded: Fabric, fabric: Fabric, netns_of: Mapping[str, int]) -> Ite
 
 
 def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:
+    in_network = {name: netns for name, netns in netns_of.items() if name in fabric.node_by_name}
     namespaces.inside_each(
-        netns_of, lambda name: write_settings({HASH_SEED: str(fabric.node(name).hash_seed)})
+        in_network, lambda name: write_settings({HASH_SEED: str(fabric.node(name).hash_seed)})
     )
 
 

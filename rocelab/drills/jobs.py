@@ -57,9 +57,9 @@ def run_job_phase(
 
 def _sampler(lab: RunningLab, phase: JobPhase) -> AbstractContextManager[QueueSampler | None]:
     """The samples of queues for the model; None if there is no model, or no queue."""
-    if phase.spec.model is None or read_engine(LabFiles(lab.name)) is QueueEngine.OFF:
+    if phase.spec.model is None or read_engine(LabFiles.of(phase.fabric)) is QueueEngine.OFF:
         return nullcontext()
-    return QueueSampler(lab.fabric)
+    return QueueSampler(phase.fabric)
 
 
 def _fair_shares(

@@ -74,7 +74,7 @@ def _running(planned: Lab) -> RunningLab:
     """The running lab. Raises InputError if it is not as planned."""
     running = RunningLab.open(planned.name)
     differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
-    if running.steering.read_scheme() != running.fabric.spec.scheme and "scheme" not in differing:
+    if "scheme" not in differing and not running.has_own_scheme:
         differing = (*differing, "scheme")
     if differing:
         raise InputError(

@@ -45,7 +45,8 @@ def run_open_probes(
     if not lab.is_running:
         raise not_up(lab.name)
     need_root("sending in a lab")
-    fabric, measure = asked_fabric(lab.fabric, lab.steering.read_scheme()), MeasureSpec()
+    network, measure = lab.network(traffic.network), MeasureSpec()
+    fabric = asked_fabric(network.fabric, network.steering.read_scheme())
     flows = probe_flows(fabric, traffic)
     settings = ProbeSettings(
         measure.method, traffic.warmup, measure.event_window, stages=can_trace(fabric)
@@ -54,7 +55,7 @@ def run_open_probes(
     with (
         in_use(LabFiles(lab.name), "probes", Use.UNDER_FAULTS),
         ChangeWatch(lab) as by_hand,
-        opened_namespaces(lab, fabric.switches) as namespaces,
+        opened_namespaces(lab, lab.fabric.switches) as namespaces,
         FibTimeline(lab, namespaces) as fib,
         FaultedRun(lab, flows, settings, fib, fabric=fabric, by_hand=by_hand) as run,
     ):

@@ -34,7 +34,7 @@ from rocelab.traffic.demand import probe_demands
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """`fabric` has the scheme and the hash seeds of the phase."""
+    """`fabric` is the network of its traffic, with the scheme and the hash seeds of the phase."""
 
     spec: PhaseSpec
     fabric: Fabric
@@ -125,7 +125,7 @@ def plan_drill(drill: DrillSpec, fabric: Fabric) -> PlannedDrill:
 
 def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
     fabric = _under(lab, phase)
-    faults = _faults(fabric, phase)
+    faults = _faults(lab, phase)
     if phase.probes is None:
         return JobPhase(phase, fabric, faults, plan_jobs(fabric, phase.jobs))
     return ProbePhase(phase, fabric, faults, phase.probes, probe_flows(fabric, phase.probes))
@@ -139,6 +139,8 @@ def _under(fabric: Fabric, phase: PhaseSpec) -> Fabric:
             raise InputError(
                 f"lab {fabric.name} has no link {name}", name_hint(name, fabric.link_by_name)
             )
+    names = [job.network for job in phase.jobs] if phase.probes is None else [phase.probes.network]
+    fabric = fabric.network(names[0])
     seeded = fabric if phase.seed is None else reseeded(fabric, phase.seed)
     return asked_fabric(seeded, phase.scheme)
 
@@ -163,6 +165,7 @@ def _faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
 
 def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[ProbeStream, ...]:
     """The flows of probes on a fabric. Raises InputError if one does not fit it."""
+    fabric = fabric.network(traffic.network)
     flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
     for flow in flows:
         resolve_flow(fabric, flow)

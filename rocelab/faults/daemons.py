@@ -73,7 +73,7 @@ class DaemonFaultSpec(SwitchFaultSpec):
         if fabric.observed is None:
             known: Sequence[str] = (
                 *stack.of_some_releases,
-                *stack.daemons(fabric, fabric.node(switch)),
+                *stack.daemons(fabric.network_of(switch), fabric.node(switch)),
             )
         else:
             known = fabric.observed.daemons.get(switch, ())

@@ -28,7 +28,7 @@ def announced(lab: RunningLab, leaf: str) -> frozenset[str]:
 def still_announced(lab: RunningLab, leaf: str) -> list[str]:
     """What a switch announces beyond its own prefixes: bgpd withdraws a while after it is told.
     Nothing where switches pass on all routes."""
-    if not lab.fabric.valley_free:
+    if not lab.fabric.network_of(leaf).valley_free:
         return []
     count = _prefixes(lab, leaf)
     states = policy.sessions(lab, leaf)
@@ -114,7 +114,7 @@ def left_at_neighbours(lab: RunningLab, leaf: str) -> tuple[str, ...]:
         for peer in neighbour.peers:
             if states[peer].state == policy.SHUT_FOR_PREFIXES:
                 remains.append(f"{neighbour.switch}'s session with {leaf} is {states[peer].state}")
-            if states[peer].accepted > count and lab.fabric.valley_free:
+            if states[peer].accepted > count and lab.fabric.network_of(leaf).valley_free:
                 remains.append(
                     f"{neighbour.switch} has {states[peer].accepted} prefixes of {leaf}, whose own "
                     f"are {count}"

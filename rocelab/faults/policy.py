@@ -44,6 +44,7 @@ class Filter:
 
 def rendered_lines(fabric: Fabric, switch: str) -> tuple[str, ...]:
     """The lines of a switch's bgpd.conf."""
+    fabric = fabric.network_of(switch)
     text = frr_configuration(fabric, fabric.node(switch))["bgpd"]
     return tuple(line.strip() for line in text.splitlines())
 

@@ -119,7 +119,8 @@ class LinkSelector(SpecModel):
         """The selected link of `fabric`. Raises InputError, naming the available ones, if there is
         none."""
         check_node(fabric, self.node)
-        uplinks = fabric.uplinks(self.node) if fabric.is_tiered else trunks_at(fabric, self.node)
+        is_tiered = fabric.network_of(self.node).is_tiered
+        uplinks = fabric.uplinks(self.node) if is_tiered else trunks_at(fabric, self.node)
         if self.uplink is not None:
             if self.uplink > len(uplinks):
                 raise InputError(

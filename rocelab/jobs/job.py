@@ -26,7 +26,7 @@ from rocelab.jobs.collectives import (
 from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT, Algorithm, Protocol
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, MAX_SIZE, TransportSpec
-from rocelab.labfile.base import SpecModel
+from rocelab.labfile.base import Name, SpecModel
 from rocelab.labfile.model import MAX_SEED
 from rocelab.labfile.servers import HostModelBlock
 
@@ -93,6 +93,10 @@ class JobSpec(SpecModel):
         DurationNs,
         Field(ge=0, le=MAX_DURATION, description="pause of every rank between iterations"),
     ] = 0
+    network: Annotated[
+        Name | None,
+        Field(description="of a lab with several networks, whose NICs send; the first if left out"),
+    ] = None
     placement: RanksPlaced = Placement.CONTIGUOUS
     seed: Annotated[
         int,

@@ -29,7 +29,7 @@ from rocelab.labfile.servers import HostModelBlock, with_host_models
 from rocelab.labfile.source import read_source
 
 KINDS = ("collective", *in_order(WORKLOADS))
-IN_COLLECTIVE = ("placement", "seed", "transport", "host_model")
+IN_COLLECTIVE = ("network", "placement", "seed", "transport", "host_model")
 """Keys that a collective itself has, so that a lab's job file is a valid collective."""
 
 
@@ -38,6 +38,10 @@ class _Job(SpecModel):
     parameters."""
 
     name: Name
+    network: Annotated[
+        Name | None,
+        Field(description="of a lab with several networks, whose NICs send; the first if left out"),
+    ] = None
     placement: RanksPlaced = Placement.CONTIGUOUS
     seed: Annotated[
         int,

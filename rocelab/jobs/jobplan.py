@@ -14,6 +14,7 @@ from functools import cached_property
 from rocelab.agent.program import MAX_ID
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
+from rocelab.base.wording import listed
 from rocelab.jobs.collectives import Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
@@ -131,8 +132,15 @@ def plan_job(fabric: Fabric, job: JobSpec) -> JobPlan:
 def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
     """Resolve jobs that run at the same time: their queue pair numbers are disjoint.
 
-    Raises InputError if one does not fit the fabric; it names the job if there are several.
+    Raises InputError if one does not fit the fabric; it names the job if there are several. Jobs
+    of several networks do not run together.
     """
+    networks = dict.fromkeys(fabric.network(job.network).network_name for job in jobs)
+    if len(networks) > 1:
+        raise InputError(
+            f"the jobs are in networks {listed(map(str, networks), 'and')}",
+            "run those of each network by themselves: nothing that one sends meets the other's",
+        )
     plans: list[JobPlan] = []
     number = FIRST_QP
     created: Counter[NicRef] = Counter()
@@ -168,6 +176,7 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
             "protocol: the hosts of a lab are agents, which have none of NCCL's",
             hint="leave it out, or take `rocelab simulate --host-model dgx-h100`, which has them",
         )
+    fabric = fabric.network(job.network)
     places = place(fabric, job.ranks, job.placement, job.seed)
     for ref in places:
         check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu, fabric.family)

@@ -94,6 +94,11 @@ KEYS: Mapping[str, JobKey] = {
     "in-flight": JobKey(
         "in_flight", "N", "For an alltoall(v): others that a rank sends to at once; 64 by default."
     ),
+    "network": JobKey(
+        "network",
+        "NAME",
+        "Of a lab with several networks, whose NICs send: the first of the file by default.",
+    ),
     "placement": JobKey(
         "placement",
         "HOW",

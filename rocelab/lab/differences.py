@@ -120,7 +120,8 @@ def _own(fabric: Fabric, node: Node) -> Iterator[str]:
 def _configuration(lab: RunningLab, node: Node) -> Iterator[str]:
     handle, names = lab.node(node.name), lab.daemons_of(node.name)
     logs = handle.daemon_files.daemon_folder
-    planned = handle.stack.configuration(lab.fabric, node, names, logs, interfaces=False)
+    network = lab.fabric.network_of(node.name)
+    planned = handle.stack.configuration(network, node, names, logs, interfaces=False)
     for daemon in names:
         whole = handle.daemon_files.whole(daemon)
         text = whole.read_text() if whole.exists() else planned[daemon]

@@ -19,10 +19,14 @@ HOSTS = Path("/etc/hosts")
 
 
 def hosts_file(fabric: Fabric) -> str:
-    """hosts(5) of a lab: switches by their loopbacks, servers by their first NICs. IPv6 has no
-    address: it is off in servers."""
+    """hosts(5) of a lab: switches by their loopbacks, servers by their first NICs, and by that in
+    each network as `srv1-1.frontend`. IPv6 has no address: it is off in servers."""
     address_of = {node.name: node.loopback for node in fabric.switches}
     address_of |= {node.name: fabric.nics(node.name)[0].ip for node in fabric.servers}
+    for part in fabric.parts:
+        address_of |= {
+            f"{node.name}.{part.network_name}": part.nics(node.name)[0].ip for node in part.servers
+        }
     lines = [f"{address} {name}" for name, address in address_of.items() if address is not None]
     return "\n".join(("127.0.0.1 localhost", *lines, ""))
 

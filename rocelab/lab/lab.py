@@ -38,6 +38,7 @@ from rocelab.labfile.base import is_name
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load, load_spec, read_name
 from rocelab.labfile.model import LabSpec, differing_keys
+from rocelab.labfile.networks import NetworksLabSpec
 from rocelab.linux import namespaces
 from rocelab.linux import settings as kernel
 from rocelab.linux.fib import read_fib
@@ -49,6 +50,7 @@ from rocelab.planning.pfc import too_small
 from rocelab.planning.tenancy import forwarded_to
 from rocelab.record import (
     DamagedRecordError,
+    LabFiles,
     State,
     locked,
     not_up,
@@ -62,11 +64,18 @@ from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.frr.memory import Memory, read_memory
 from rocelab.routing.stack import Installation, stack_for
 
+Spec = TypeVar("Spec", bound=LabSpec)
 
-def as_it_runs(spec: LabSpec) -> LabSpec:
+
+def as_it_runs(spec: Spec) -> Spec:
     """The spec as this machine runs it: one hash seed for all switches if the kernel cannot set
     seeds."""
-    if spec.hashing.seed == 0 or kernel.seeds_supported():
+    if kernel.seeds_supported():
+        return spec
+    if isinstance(spec, NetworksLabSpec):
+        networks = {name: as_it_runs(network) for name, network in spec.networks.items()}
+        return spec.model_copy(update={"networks": networks})
+    if spec.hashing.seed == 0:
         return spec
     return spec.model_copy(update={"hashing": spec.hashing.model_copy(update={"seed": 0})})
 
@@ -161,6 +170,12 @@ class PlannedLab(Generic[Running]):
     def spec(self) -> LabSpec:
         return self.fabric.spec
 
+    def network(self, name: str | None = None) -> Self:
+        """The network of that name of a lab with several, as if it were the lab; the first without
+        a name. Raises InputError."""
+        fabric = self.fabric.network(name)
+        return self if fabric is self.fabric else type(self)(fabric, self.provider)
+
     @property
     def is_running(self) -> bool:
         """Whether a lab of this name is up: it has converged once, or is kept without."""
@@ -172,7 +187,7 @@ class PlannedLab(Generic[Running]):
         """The path of a RoCEv2 flow between two servers' first NICs, by the tables that BGP will
         build. Raises InputError for a wrong name or a choice that cannot be predicted, NoPathError.
         """
-        fabric = self.fabric
+        fabric = self.fabric.network()
         ends = find_nic(fabric, source), find_nic(fabric, destination)
         fibs = planned_fibs(fabric, fabric.prefixes_holding(forwarded_to(fabric, ends[1])))
         return walk(fabric, fibs, *ends, sport, destination_qp=destination_qp)
@@ -227,6 +242,8 @@ class RunningLab:
         self.runtime = LabRuntime(fabric, provider or provider_of())
         self.notes: tuple[str, ...] = ()
         self.on_unconverged: OnUnconverged | None = None
+        self.whole: RunningLab = self
+        """The lab that it is, or is a network of."""
 
     @classmethod
     def open(cls, text: str | Path) -> Self:
@@ -271,6 +288,16 @@ class RunningLab:
     @property
     def spec(self) -> LabSpec:
         return self.fabric.spec
+
+    def network(self, name: str | None = None) -> Self:
+        """The network of that name of a lab with several, as if it were the lab; the first without
+        a name. Raises InputError."""
+        fabric = self.fabric.network(name)
+        if fabric is self.fabric:
+            return self
+        network = type(self)(fabric, self.runtime.provider)
+        network.whole = self.whole
+        return network
 
     @property
     def installation(self) -> Installation:
@@ -360,20 +387,29 @@ class RunningLab:
 
     @property
     def steering(self) -> Steering:
-        """How flows are spread over equal paths: read, or switched while the lab runs."""
-        return Steering(self.fabric, self.runtime.files)
+        """How flows are spread over equal paths, in a lab with several networks in the first: read,
+        or switched while the lab runs."""
+        return Steering(self.fabric.network(), self.runtime.files)
+
+    @property
+    def has_own_scheme(self) -> bool:
+        """Whether each network runs the scheme of the lab's file."""
+        return all(
+            Steering(network, LabFiles.of(network)).read_scheme() == network.spec.scheme
+            for network in self.fabric.networks
+        )
 
     @property
     def impairments(self) -> Impairments:
         """Impairments of cables while the lab runs: loss, corruption, delay."""
-        return Impairments(self.fabric, self.runtime.files)
+        return Impairments(self.whole.fabric, self.whole.runtime.files)
 
     def path(
         self, source: str, destination: str, sport: int, *, destination_qp: int | None = None
     ) -> FlowPath:
         """The path of a RoCEv2 flow between two servers' first NICs, by the kernels' tables and the
         scheme that runs. Raises as `Lab.path` does."""
-        fabric = self.fabric
+        fabric = self.fabric.network()
         ends = find_nic(fabric, source), find_nic(fabric, destination)
         model = self.steering.model()
         return walk(

@@ -33,8 +33,9 @@ def predict(
     not fit the lab or cannot be predicted, SpecError for a wrong scheme or hashing, NoPathError if
     a flow does not arrive.
     """
-    fabric, setting = setting_of(lab, scheme, hashing, model)
     jobs = [flow for flow in flows if isinstance(flow, JobSpec)]
+    network = next((job.network for job in jobs if job.network is not None), None)
+    fabric, setting = setting_of(lab.network(network), scheme, hashing, model)
     rows = [flow for flow in flows if isinstance(flow, FlowRow)]
     rows += rows_of_jobs(plan_jobs(fabric, jobs)) if jobs else []
     return predict_document(fabric, rows, setting, progress)
@@ -43,7 +44,9 @@ def predict(
 def setting_of(
     lab: PlannedLab[RunningLab] | RunningLab, scheme: str | None, hashing: str | None, model: str
 ) -> tuple[Fabric, Setting]:
-    """The fabric and the choices that are assumed. Raises as `predict` does."""
+    """The fabric, of a lab with several networks the first, and the choices that are assumed.
+    Raises as `predict` does."""
+    lab = lab.network(lab.fabric.network_name)
     with of_option("--model"):
         choice = member_of(Model, model)
     if choice is not Model.KERNEL and scheme is not None:

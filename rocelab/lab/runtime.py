@@ -11,9 +11,9 @@ import os
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 
 from rocelab.base.doors import plugins
@@ -67,13 +67,46 @@ LATE_LEAVES_PER_CPU = 5
 """A CPU starts the daemons of some nine switches a second, if it does nothing else."""
 
 
+class NetworkDataplane:
+    """The queues of a network's switches and its lossless classes, while the lab comes up."""
+
+    def __init__(self, network: Fabric, stack: ExitStack) -> None:
+        """`stack` closes what is only needed meanwhile. Raises as `SwitchQueues`,
+        `PausePorts` and `TunnelPorts`."""
+        self.files = LabFiles.of(network)
+        self.queues = stack.enter_context(SwitchQueues(network, self.files))
+        self.pauses = stack.enter_context(PausePorts(network, self.files, self.queues.engine))
+        self._tunnels = stack.enter_context(TunnelPorts(network))
+        name = network.network_name
+        where = "" if name is None else f"network {name}: "
+        self.notes = (f"{where}{self.queues.note}",) if self.queues.note else ()
+
+    @property
+    def slots(self) -> Mapping[tuple[str, str], int]:
+        """The slot of each port, by node and interface."""
+        return {**self.queues.slots, **self.pauses.slots}
+
+    def messages_of(self, node: str) -> list[bytes]:
+        """The messages that give the node's ports of the network queues, pauses and tunnels."""
+        return [
+            *self.queues.messages_of(node),
+            *self.pauses.messages_of(node),
+            *self._tunnels.messages_of(node),
+        ]
+
+    def start(self) -> None:
+        """Start what pauses."""
+        if self.pauses.plan is not None:
+            pfc.start(self.pauses.plan, self.files)
+
+
 class LabRuntime:
     """Realises a fabric on this machine and owns what it creates."""
 
     def __init__(self, fabric: Fabric, provider: NodeProvider) -> None:
         self.fabric = fabric
         self.provider = provider
-        self.files = LabFiles(fabric.name)
+        self.files = LabFiles.of(fabric)
         self.stage_seconds: dict[str, float] = {}
         self.notes: tuple[str, ...] = ()
         self.was_brought_up = False
@@ -89,7 +122,8 @@ class LabRuntime:
         """The daemons that a node runs, in start order. Raises as `installation` does."""
         if not node.is_switch:
             return ()
-        return self.installation.daemons(stack_for(self.fabric).daemons(self.fabric, node))
+        fabric = self.fabric.network_of(node.name)
+        return self.installation.daemons(stack_for(fabric).daemons(fabric, node))
 
     def node(self, name: str) -> NamespaceNode:
         """Raises KeyError when the fabric has no such node."""
@@ -116,7 +150,8 @@ class LabRuntime:
         or another command works on it, or no lab has its scheme.
         """
         self.notes = check_rights()
-        stack_for(self.fabric).check(self.fabric)
+        for network in self.fabric.networks:
+            stack_for(network).check(network)
         self.provider.check(self.fabric)
         if self.fabric.spec.management:
             # Imported here, so that other labs do not load its libraries.
@@ -124,7 +159,8 @@ class LabRuntime:
 
             management.check(self.fabric)
         cables.check(self.fabric)
-        self.fabric.spec.scheme.check_lab()
+        for network in self.fabric.networks:
+            network.spec.scheme.check_lab()
         lab = self.fabric.name
         with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
             check_absent(files)
@@ -182,15 +218,12 @@ class LabRuntime:
             self._make_nodes(progress)
         netns_of = {node.name: self.files.netns_of(node.name) for node in self.fabric.nodes}
         with namespaces.opened(netns_of) as descriptors:
-            with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
-                self.notes += (queues.note,) if queues.note else ()
-                with (
-                    PausePorts(self.fabric, self.files, queues.engine) as pauses,
-                    TunnelPorts(self.fabric) as tunnels,
-                ):
-                    self._make_links(descriptors, queues, pauses, tunnels, progress)
-                if pauses.plan is not None:
-                    pfc.start(pauses.plan, self.files)
+            with self._stage("links"), ExitStack() as stack:
+                dataplanes = [NetworkDataplane(network, stack) for network in self.fabric.networks]
+                self.notes += tuple(note for dataplane in dataplanes for note in dataplane.notes)
+                self._make_links(descriptors, dataplanes, progress)
+                for dataplane in dataplanes:
+                    dataplane.start()
             switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
             with FibWatch(switches) as watch:
                 with self._stage("daemons"):
@@ -208,10 +241,14 @@ class LabRuntime:
         timeout_s = convergence_timeout_s(self.fabric)
         wait.run(watch, timeout_s, progress)
         self._end_start_up()
-        wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+        self._await_bfd(timeout_s, progress)
         # A session that fell meanwhile took its routes with it.
         if wait.run(watch, timeout_s, progress):
-            wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+            self._await_bfd(timeout_s, progress)
+
+    def _await_bfd(self, timeout_s: float, progress: ProgressSink) -> None:
+        for network in self.fabric.networks:
+            wait_for_bfd(network, self.node, timeout_s, progress)
 
     def _await_stillness(self, watch: FibWatch, progress: ProgressSink) -> None:
         """Return when the lab is whole by its own routing; its fabric then has what it has."""
@@ -233,9 +270,12 @@ class LabRuntime:
 
     def _finish(self, progress: ProgressSink) -> None:
         """Add what a lab has beside its routes."""
-        if self.fabric.spec.scheme.kind != "ecmp":
-            with self._stage("scheme"):
-                Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
+        for network in self.fabric.networks:
+            if network.spec.scheme.kind != "ecmp":
+                with self._stage("scheme"):
+                    Steering(network, LabFiles.of(network)).set_scheme(
+                        network.spec.scheme, progress
+                    )
         if lab_delays_ns(self.fabric):
             with self._stage("delays"):
                 cables.set_delays(self.fabric, self.files, progress)
@@ -259,6 +299,10 @@ class LabRuntime:
             make_folder(self.files.node(node.name))
             if node.is_switch:
                 daemons.make_folders(DaemonFiles(self.files.node(node.name)))
+        if self.fabric.parts:
+            make_folder(self.files.networks)
+        for network in self.fabric.networks:
+            make_folder(LabFiles.of(network).dataplane, exist_ok=True)
         for folder in (self.files.netns, self.files.mounts):
             make_folder(folder)
             namespaces.mount_tmpfs(folder)
@@ -288,24 +332,24 @@ class LabRuntime:
     def _make_links(
         self,
         descriptors: Mapping[str, int],
-        queues: SwitchQueues,
-        pauses: PausePorts,
-        tunnels: TunnelPorts,
+        dataplanes: Sequence[NetworkDataplane],
         progress: ProgressSink,
     ) -> None:
         """Make every veth pair, queue and address, and set upper ends up: carrier then needs one
         step. Ports are made with what their nodes' settings say."""
         fabric, links = self.fabric, self.fabric.links
-        slots = {**queues.slots, **pauses.slots}
+        slots = {place: slot for part in dataplanes for place, slot in part.slots.items()}
+        places = frozenset(place for part in dataplanes for place in part.queues.places)
 
-        # Nodes are made alike: what the first has of its machine, the others have.
-        inherited: dict[bool, Mapping[str, str]] = {}
+        # Nodes of a network are made alike: what the first has of its machine, the others have.
+        inherited: dict[tuple[str | None, bool], Mapping[str, str]] = {}
 
         def set_up(name: str) -> None:
-            node = fabric.node(name)
-            kernel.write_settings(node_settings(fabric, node))
-            ports = inherited.get(node.is_switch, port_settings(fabric, node))
-            inherited.setdefault(node.is_switch, kernel.write_port_settings(ports))
+            node, network = fabric.node(name), fabric.network_of(name)
+            kernel.write_settings(node_settings(network, node))
+            kind = (network.network_name, node.is_switch)
+            ports = inherited.get(kind, port_settings(network, node))
+            inherited.setdefault(kind, kernel.write_port_settings(ports))
 
         namespaces.inside_each(descriptors, set_up)
         with netlink.open_socket() as channel:
@@ -319,9 +363,8 @@ class LabRuntime:
             node = fabric.node(name)
             ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
             messages = wiring.configure_node(fabric, node)
-            messages += queues.messages_of(name)
-            messages += pauses.messages_of(name)
-            messages += tunnels.messages_of(name)
+            for part in dataplanes:
+                messages += part.messages_of(name)
             messages += tunnel_messages(fabric, node)
             for link in ready:
                 messages += wiring.bring_up(link, name)
@@ -331,7 +374,7 @@ class LabRuntime:
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
             kernel.write_settings(tunnel_settings(fabric, node))
-            keep_order(fabric, name, queues.places)
+            keep_order(fabric, name, places)
 
         namespaces.inside_each(descriptors, configure)
 
@@ -342,15 +385,15 @@ class LabRuntime:
         # Without this right, a raised niceness could not be lowered again.
         in_order = may_prioritise()
         stack, installation = stack_for(fabric), self.installation
-        ports_first = stack.opens_from_above(fabric) or not fabric.numbered
 
         def start(name: str) -> None:
-            node, planned = self.node(name), fabric.node(name)
-            names = installation.daemons(stack.daemons(fabric, planned))
+            node, planned, network = self.node(name), fabric.node(name), fabric.network_of(name)
+            names = installation.daemons(stack.daemons(network, planned))
             logs = node.daemon_files.daemon_folder
             node.configure_daemons(
-                stack.configuration(fabric, planned, names, logs, interfaces=False)
+                stack.configuration(network, planned, names, logs, interfaces=False)
             )
+            ports_first = stack.opens_from_above(network) or not network.numbered
             if library is not None:
                 write_file(node.daemon_files.library, library)
             uplinks = [

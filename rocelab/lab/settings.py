@@ -89,8 +89,9 @@ def _places(places: Sequence[str]) -> str:
 
 
 def _planned_deviations(fabric: Fabric, node: Node) -> Iterator[Deviation]:
-    ports = port_settings(fabric, node)
-    planned = dict(node_settings(fabric, node))
+    network = fabric.network_of(node.name)
+    ports = port_settings(network, node)
+    planned = dict(node_settings(network, node))
     for where in (ALL, DEFAULT):
         planned |= {port_setting(name, where): value for name, value in ports.items()}
     planned |= tunnel_settings(fabric, node)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class NodeStatus:
     pss_bytes: int
     problem: str | None = None
     """Names a daemon that a signal has stopped, or whose answer cannot be read."""
+    networks: tuple[str, ...] = ()
+    """Those that it is in, of a lab with several."""
 
     @property
     def converged(self) -> bool:
@@ -206,6 +208,7 @@ class LabStatus:
                     },
                     "pss_bytes": node.pss_bytes,
                     "problem": node.problem,
+                    **({"networks": node.networks} if node.networks else {}),
                 }
                 for node in self.nodes
             ],
@@ -260,9 +263,11 @@ def read_status(lab: RunningLab, answer_s: float = ANSWER_TIMEOUT_S) -> LabStatu
     sessions = fabric.session_ends
 
     def read(node: Node) -> NodeStatus:
-        if not node.is_switch:
-            return NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
-        return _read_switch(lab, node, expected[node.name], sessions[node.name], answer_s)
+        if node.is_switch:
+            status = _read_switch(lab, node, expected[node.name], sessions[node.name], answer_s)
+        else:
+            status = NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
+        return replace(status, networks=fabric.networks_of[node.name])
 
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
@@ -270,7 +275,8 @@ def read_status(lab: RunningLab, answer_s: float = ANSWER_TIMEOUT_S) -> LabStatu
     broken = (*cables.broken(fabric, files), *lab.impairments.broken())
     recorded = recorded_faults(files).items()
     faults = tuple(_known_fault(number, document) for number, document in recorded)
-    overview, controller = read_overview(fabric), lacks_controller(files)
+    overview = read_overview(fabric)
+    controller = any(lacks_controller(LabFiles.of(network)) for network in fabric.networks)
     deviations = read_deviations(fabric, files)
     memory = lab.memory_text
     return LabStatus(

@@ -73,7 +73,8 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         provider.remove(files)
     except DamagedRecordError as error:
         left = error
-    remove_queues(files)
+    for network in (files, *files.of_networks()):
+        remove_queues(network)
     remove_files(files)
     if inodes:
         progress(Progress("interfaces", 0, 1))

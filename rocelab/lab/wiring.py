@@ -57,8 +57,8 @@ def configure_node(fabric: Fabric, node: Node) -> list[bytes]:
 
 def server_routes(fabric: Fabric, server: str) -> list[bytes]:
     """What makes a server send by the NIC of a packet's source address, and by its first NIC what
-    is bound to none: a default route for each NIC, and a rule for each but the first; of each
-    family that the lab has."""
+    is bound to none, unless that is for another network: a default route for each NIC, and a rule
+    for each but the first; of each family that the lab has."""
     nics = fabric.nics(server)
     routes = [message for nic in nics for message in default_routes(nic)]
     routes += [
@@ -67,12 +67,16 @@ def server_routes(fabric: Fabric, server: str) -> list[bytes]:
         if nic.number > 1 and fabric.tenant_of(nic) is not None
         for message in _subnet_routes(nic)
     ]
-    return [*routes, *(rule for nic in nics if nic.number > 1 for rule in _source_rules(nic))]
+    return [
+        *routes,
+        *(rule for nic in nics if nic.table != MAIN_TABLE for rule in _source_rules(nic)),
+    ]
 
 
 def default_routes(nic: Nic, *, by: Sequence[Link] | None = None) -> list[bytes]:
-    """The default route of each family through a NIC, over all its ports, in the NIC's table. It
-    must be up.
+    """The default route of each family through a NIC, over all its ports, in the NIC's table, and
+    in the main table the routes to the destinations of its network that packets bound to no
+    address take. It must be up.
 
     Replaces existing ones. `by`: only over these ports of the NIC, if others are down.
     """
@@ -81,17 +85,27 @@ def default_routes(nic: Nic, *, by: Sequence[Link] | None = None) -> list[bytes]
         [(link.a.index, link.b.address) for link in links],
         [(link.a.index, link.b.other_address) for link in links],
     )
-    return [
-        rtnetlink.put_route(
-            [("RTA_MULTIPATH", hops)],
-            family=Family.of(hops[0].gateway).number,
-            table=nic.table,
-            proto=RTPROT_STATIC,
-            type=RTN_UNICAST,
-        )
-        for ends in gateways
-        if (hops := [rtnetlink.GatewayHop(index, _ip(end)) for index, end in ends if end])
-    ]
+    routes = []
+    for ends in gateways:
+        hops = [rtnetlink.GatewayHop(index, _ip(end)) for index, end in ends if end]
+        if not hops:
+            continue
+        family = Family.of(hops[0].gateway)
+        over = ("RTA_MULTIPATH", hops)
+        fields = {"family": family.number, "proto": RTPROT_STATIC, "type": RTN_UNICAST}
+        routes.append(rtnetlink.put_route([over], table=nic.table, **fields))
+        for prefix in nic.destinations:
+            if Family.of(prefix) is family:
+                address, _, length = prefix.partition("/")
+                routes.append(
+                    rtnetlink.put_route(
+                        [("RTA_DST", address), over],
+                        dst_len=int(length),
+                        table=MAIN_TABLE,
+                        **fields,
+                    )
+                )
+    return routes
 
 
 def _subnet_routes(nic: Nic) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ from rocelab.fabrics.layout import Layout, Site
 from rocelab.fabrics.numbers import Numbers, Pools, numbers_of
 
 _ONE_NUMBER = "a number of four bytes is one number: 1.10 is 65546"
-_POOLS = ("loopbacks", "links", "servers")
+POOLS = ("loopbacks", "links", "servers")
 
 
 class Families(StrEnum):
@@ -158,7 +158,7 @@ class AddressesSpec(SpecModel):
         usual = default_space(family)
         named = (
             next((text for text in getattr(self, pool) if Family.of(text) is family), usual)
-            for pool in _POOLS
+            for pool in POOLS
         )
         return Pools(family, *named)
 
@@ -194,7 +194,7 @@ class AddressesSpec(SpecModel):
         return self
 
     def _given(self) -> Iterator[tuple[str, str]]:
-        for key in _POOLS:
+        for key in POOLS:
             for text in getattr(self, key):
                 yield key, text
 
@@ -217,7 +217,7 @@ def check_numbers(
         try:
             numbers = numbers_of(layout, pools, numbered=numbered)
         except AddressSpaceFullError as error:
-            pool = next(key for key in _POOLS if getattr(pools, key) == error.space)
+            pool = next(key for key in POOLS if getattr(pools, key) == error.space)
             raise RefusedError(
                 str(error),
                 f"give addresses.{pool} a shorter prefix, or leave it out",

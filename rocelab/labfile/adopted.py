@@ -17,6 +17,7 @@ from rocelab.base.wording import RefusedError, name_hint, shown
 from rocelab.fabrics.door import KINDS, roles
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.model import LabSpec
+from rocelab.labfile.networks import NetworksLabSpec, NetworkSpec
 from rocelab.labfile.observed import ObservedLabSpec
 from rocelab.labfile.schemes.scheme_spec import SCHEME_DOOR
 from rocelab.labfile.stacks import stack_names
@@ -105,6 +106,10 @@ def recorded_spec(document: Mapping[str, Any], plugins: Iterable[str] = ()) -> L
     stack = _named(document, "routing", "stack")
     if stack is not None and stack not in stack_names():
         raise _gone(f"there is no routing stack {stack}", plugins)
+    if "networks" in document:
+        return NetworksLabSpec.recorded(document)
+    if "place" in document:
+        return NetworkSpec.model_validate(document)
     model = ObservedLabSpec if "observed" in document else LabSpec
     return model.model_validate(document)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from rocelab.base.errors import InputError
 from rocelab.base.family import Family
 from rocelab.base.units import DURATION, DurationNs, RateBps
 from rocelab.base.wording import RefusedError, described, name_hint, shown
@@ -449,7 +450,7 @@ class LabSpec(SpecModel):
     def _exceptions_fit(self) -> Self:
         if not self.overrides.is_empty:
             try:
-                overridden(layout_of(self.fabric), self.overrides)
+                overridden(self.kind_layout(), self.overrides)
             except RefusedError as error:
                 keys = [("overrides", *path) for path in error.keys]
                 raise RefusedError(error.message, error.hint, keys) from None
@@ -548,15 +549,33 @@ class LabSpec(SpecModel):
             and not self.tenants
         )
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of fabric, of a lab with several networks those of all."""
+        return (self.fabric.kind,)
+
+    def kind_layout(self) -> Layout:
+        """The nodes, NICs and cables that the kind of fabric has."""
+        return layout_of(self.fabric)
+
     def layout(self) -> Layout:
         """The nodes, NICs and cables, with the exceptions and AS numbers of the lab, in build
         order. Raises AsnsExhaustedError."""
-        layout = layout_of(self.fabric)
+        layout = self.kind_layout()
         if not self.routing.valley_free and self.fabric.is_regular:
             layout = with_own_asns(layout)
         layout = overridden(layout, self.overrides)
         ranges = {role: spec.range for role, spec in self.addresses.asns.items()}
         return with_asns(layout, ranges)
+
+    def network(self, name: str | None = None) -> LabSpec:
+        """The network of that name, of a lab with several; the first without one. Raises
+        InputError."""
+        if name is not None:
+            raise InputError(
+                f"lab {self.name} has no network {shown(name)}", "it has one, which has no name"
+            )
+        return self
 
     def counts(self) -> HomeCounts:
         """The size of the fabric."""
@@ -611,6 +630,6 @@ def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
                 names.append(f"{above}{key}")
         return names
 
-    of_file = set(LabSpec.model_fields)
+    of_file = {*LabSpec.model_fields, "networks"}
     first, second = (spec.model_dump(mode="json", include=of_file) for spec in (wanted, running))
     return tuple(keys(first, second, ""))

@@ -92,3 +92,24 @@ def _resolved(source: YamlSource, reference: FileReference, folder: Path) -> Yam
     else:
         files.update((placed(path), file) for path, file in content.files.items())
     return YamlSource(source.file, data, lines, files)
+
+
+def by_network(source: YamlSource, read: Callable[[YamlSource], YamlSource]) -> YamlSource:
+    """The file of a lab with several networks, each of them as `read` makes it of a lab's file.
+    Raises as `read` does."""
+    networks = source.data.get("networks")
+    if not isinstance(networks, dict):
+        return source
+    made: dict[str, Data] = {}
+    lines, files = dict(source.lines), dict(source.files)
+    for name, block in networks.items():
+        if not isinstance(block, dict):
+            made[name] = block
+            continue
+        here: KeyPath = ("networks", name)
+        below = {path[2:]: line for path, line in source.lines.items() if path[:2] == here}
+        part = read(YamlSource(source.file, block, below))
+        made[name] = part.data
+        lines.update(((*here, *path), line) for path, line in part.lines.items())
+        files.update(((*here, *path), file) for path, file in part.files.items())
+    return YamlSource(source.file, {**source.data, "networks": made}, lines, files)

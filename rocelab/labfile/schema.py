@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
+from rocelab.fabrics.graph import LinkSpec, NodeSpec
 from rocelab.fabrics.kinds.graph import GraphSpec
 from rocelab.labfile.base import SHORT_FORM
 from rocelab.labfile.fields import (
@@ -25,6 +26,7 @@ from rocelab.labfile.fields import (
     quantity_of,
 )
 from rocelab.labfile.model import HashingSpec, LabSpec, RoutingSpec
+from rocelab.labfile.networks import MOST_NETWORKS, WHOLE, NetworksFile
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -65,7 +67,39 @@ def lab_schema() -> Schema:
         "type": "string",
     }
     graph["required"] = ["kind"]
+    for model in (NodeSpec, LinkSpec):
+        definition = definitions[model]
+        forms = definition.get("anyOf", [definition])  # a link's short form is text
+        forms[-1]["properties"]["network"] = {
+            "title": "network",
+            "description": "in a graph beside networks: which of them it is in",
+            "type": "string",
+        }
+    _add_networks(schema)
     return {"$schema": DIALECT, **schema, "title": "rocelab lab"}
+
+
+def _add_networks(schema: Schema) -> None:
+    """Allow the form of a lab with several networks."""
+    properties = schema["properties"]
+    of_network = {key: value for key, value in properties.items() if key not in WHOLE}
+    schema["$defs"]["Network"] = {
+        "title": "Network",
+        "description": "a network, with what a lab with one network has at its top",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": of_network,
+    }
+    properties["networks"] = {
+        "title": "networks",
+        "description": NetworksFile.model_fields["networks"].description,
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": MOST_NETWORKS,
+        "additionalProperties": {"$ref": "#/$defs/Network"},
+    }
+    schema["required"] = ["name"]
+    schema["anyOf"] = [{"required": ["fabric"]}, {"required": ["networks"]}]
 
 
 def schema_of(model: type[BaseModel]) -> Schema:

@@ -24,7 +24,7 @@ from rocelab.planning.fabric import Nic
 from rocelab.record import LabFiles
 from rocelab.routes.path import possible_links, walk
 from rocelab.routes.steering import ROCE_PORT
-from rocelab.traffic.demand import read_published
+from rocelab.traffic.demand import PublishedFlow, read_published
 from rocelab.traffic.reachability import failures, probe_reachability
 from rocelab.traffic.taps import Taps
 from rocelab.wire.filters import flow_filter
@@ -55,6 +55,13 @@ class FlowRequest(SpecModel):
             raise InputError(f"source and destination are both on {source.server}")
         if self.leaves_by >= len(source.links):
             raise InputError(f"{self.src}'s NIC {self.src_nic} has no port {self.leaves_by + 1}")
+        one, other = (lab.fabric.network_of(nic.links[0].b.node) for nic in (source, destination))
+        if one is not other:
+            raise InputError(
+                f"{self.src}'s NIC {self.src_nic} is in network {one.network_name} and "
+                f"{self.dst}'s NIC {self.dst_nic} in {other.network_name}",
+                "nothing routes between networks",
+            )
         return source, destination
 
 
@@ -63,10 +70,16 @@ def flows_document(lab: RunningLab) -> Document:
     how many there are."""
     nics = {nic.ip: nic for node in lab.fabric.servers for nic in lab.fabric.nics(node.name)}
     published = read_published(LabFiles(lab.name))
+
+    def source_nic(flow: PublishedFlow) -> int:
+        """The number among all NICs of its server; its own is that in the network."""
+        network = lab.fabric.network_of(nics[flow.destination_ip].links[0].b.node)
+        return nics[network.nics(flow.server)[flow.nic - 1].ip].number
+
     flows = [
         {
             "src": flow.server,
-            "src_nic": flow.nic,
+            "src_nic": source_nic(flow),
             "dst": nics[flow.destination_ip].server,
             "dst_nic": nics[flow.destination_ip].number,
             "sport": flow.source_port,
@@ -82,10 +95,11 @@ def flows_document(lab: RunningLab) -> Document:
 def path_document(name: str, asked: FlowRequest) -> Document:
     """The path of a flow by the kernels' tables now. Raises as `rocelab.routes.path.walk`."""
     lab = RunningLab.open(name)
-    steering = lab.steering.model()
     source, destination = asked.ends(lab)
+    network = lab.network(lab.fabric.network_of(source.links[0].b.node).network_name)
+    steering = network.steering.model()
     route = walk(
-        lab.fabric,
+        network.fabric,
         lab.read_fibs(),
         source,
         destination,
@@ -132,15 +146,23 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
 
 
 def reach_document(lab: RunningLab) -> Document:
-    """Which NICs reach which others now, by a packet for each pair: the rows of `failures`. Raises
+    """Which NICs reach which others of their network now, by a packet for each pair: the rows of
+    `failures`. Raises
     InputError while a job or a drill uses the lab, whose counts the packets would spoil."""
     with in_use(LabFiles(lab.name), "a probe of all pairs", Use.UNSENT):
-        reachability = probe_reachability(lab.fabric, lambda name: lab.node(name).netns)
-    rows = [{"from": source, "to": to} for source, to in islice(failures(reachability), MOST_ROWS)]
-    reached = reachability.pairs - len(reachability.failed)
+        results = [
+            probe_reachability(network, lambda name: lab.node(name).netns)
+            for network in lab.fabric.networks
+        ]
+    rows = [
+        {"from": source, "to": to}
+        for reachability in results
+        for source, to in islice(failures(reachability), MOST_ROWS)
+    ]
+    pairs = sum(reachability.pairs for reachability in results)
     return {
-        "pairs": reachability.pairs,
-        "reached": reached,
-        "failures": rows,
-        "took_s": reachability.took_s,
+        "pairs": pairs,
+        "reached": pairs - sum(len(reachability.failed) for reachability in results),
+        "failures": rows[:MOST_ROWS],
+        "took_s": sum(reachability.took_s for reachability in results),
     }

@@ -81,7 +81,11 @@ class LoadHistory:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._bin_edges_bytes = plan_queues(fabric).bin_edges_bytes
+        self._bin_edges_bytes = {
+            port: plan.bin_edges_bytes
+            for plan in map(plan_queues, fabric.networks)
+            for port in plan.port_of
+        }
         self._index = {link.name: 2 * number for number, link in enumerate(fabric.links)}
         self._lock = threading.Lock()
         self._moments: deque[Moment] = deque(maxlen=MOST_SAMPLES)
@@ -138,7 +142,7 @@ class LoadHistory:
                 old = then.get(number)
                 if old is None or (queue == old and not queue.depth_bytes):
                     continue
-                depth = deepest(old.on_arrival, queue.on_arrival, self._bin_edges_bytes)
+                depth = deepest(old.on_arrival, queue.on_arrival, self._bin_edges_bytes[port])
                 values = QueueValues(
                     max(queue.depth_bytes, depth),
                     round((queue.marked - old.marked) * per_s, DIGITS),

@@ -28,7 +28,7 @@ class QueueWatch:
     def __init__(self, fabric: Fabric) -> None:
         """Raises InputError if the lab's queues cannot be read."""
         self._fabric = fabric
-        self.engine = read_engine(LabFiles(fabric.name))
+        self.engine = read_engine(LabFiles.of(fabric))
         self._before = self._read(begins=True)
 
     def figures(self) -> tuple[QueueFigures, ...]:

@@ -28,11 +28,16 @@ from rocelab.fabrics.ports import interfaces_of
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import LabSpec, Numbering, SeedPlan
+from rocelab.labfile.networks import NetworksLabSpec, NetworkSpec
 from rocelab.labfile.observed import ObservedLabSpec
 from rocelab.planning import adopted
 from rocelab.planning.configured import configured, observed
 from rocelab.planning.fabric import Fabric, Link, Node, Port
+from rocelab.planning.networks import merged
 from rocelab.planning.tenancy import with_tenants
+
+PORTS_OF_NETWORK = 1000
+"""The ports of a server in a network are fewer."""
 
 _MOST_OF_NEIGHBOUR = IFNAMSIZ - len("-999")
 """Characters of a neighbour's name after which an interface can be named, with the number of a
@@ -44,6 +49,8 @@ def build_fabric(spec: LabSpec) -> Fabric:
     if addresses of switches' own files do not."""
     if isinstance(spec, AdoptedLabSpec):
         return adopted.fabric(spec, spec.fabric)
+    if isinstance(spec, NetworksLabSpec):
+        return merged(spec, [build_fabric(network) for network in spec.networks.values()])
     made = with_tenants(configured(_planned(spec)))
     return observed(made, spec.observed) if isinstance(spec, ObservedLabSpec) else made
 
@@ -140,19 +147,25 @@ def _links(spec: LabSpec, layout: Layout, numbers: Sequence[Numbers]) -> tuple[L
     """The links.
 
     MAC addresses are locally administered and count links, so a capture identifies the cable.
+    Of a network after the first of a lab the number of the network is in them, and servers' indexes
+    begin above those of the networks before.
     Interface indexes are even at lower ends and odd at upper ends, never the same at both: with
     equal ones the kernel takes a veth's loss of carrier for not urgent and may report it up to 1 s
     late (net/core/link_watch.c, linkwatch_urgent_event, which ignores namespaces).
     """
     interfaces = _interfaces(layout, _cablings(spec, layout, numbers))
     role_of = {site.name: site.role for site in layout.sites}
-    ports = dict.fromkeys(role_of, 0)
+    network = spec.place.number if isinstance(spec, NetworkSpec) else 0
+    ports = {
+        name: 0 if role.is_switch else network * PORTS_OF_NETWORK for name, role in role_of.items()
+    }
     usual = spec.links
+    of_network = f":{network:02x}:"
     links = []
     # Tuples are unpacked and names looked up once: fabrics have up to a hundred thousand links.
     for number, cabling in enumerate(_cablings(spec, layout, numbers)):
         lower, upper, parallel, wiring, rate_bps, ends = cabling
-        mac_tail = ":00:" + number.to_bytes(4, "big").hex(":")
+        mac_tail = of_network + number.to_bytes(4, "big").hex(":")
         to_upper, to_lower = port_names(lower, upper, parallel, wiring)
         of_lower, of_upper = ends[0] or _UNNUMBERED
         other_of_lower, other_of_upper = ends[1] or _UNNUMBERED if len(ends) > 1 else _UNNUMBERED

@@ -112,7 +112,15 @@ def _widths(fabric: Fabric, prefix: Prefix) -> tuple[Width, ...]:
 
 
 def plan_document(fabric: Fabric) -> Iterator[str]:
-    """The JSON text of the plan, in pieces that end with a newline."""
+    """The JSON text of the plan, in pieces that end with a newline; of several networks by name
+    that of each."""
+    if fabric.parts:
+        yield f'{{\n"lab": {json.dumps(fabric.name)},\n"networks": {{\n'
+        for number, part in enumerate(fabric.parts):
+            yield f"{',' * bool(number)}{json.dumps(part.network_name)}: "
+            yield from plan_document(part)
+        yield "}\n}\n"
+        return
     yield "{\n"
     yield f'"lab": {json.dumps(fabric.name)},\n'
     yield f'"numbered": {json.dumps(fabric.numbered)},\n'

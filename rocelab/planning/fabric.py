@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from rocelab.base.errors import InputError
 from rocelab.base.family import Family
+from rocelab.base.wording import name_hint, shown
 from rocelab.fabrics.hops import most_switches
 from rocelab.fabrics.numbers import Prefix as Prefix
 from rocelab.fabrics.roles import Role, tier_name
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import USUAL_CABLE_NS, HashPolicy, LabSpec
+from rocelab.labfile.networks import NetworkPlace, NetworkSpec
 from rocelab.labfile.observed import ObservedLabSpec
 from rocelab.planning.tenant import Tenant
 
@@ -26,6 +29,8 @@ MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
 NIC_TABLES = 100
 """The tables and rules of a server's second NIC and of those after it have numbers above this."""
+MOST_NICS = 18
+"""Of a server in one of several networks: each has a table below 253."""
 
 
 class Direction(StrEnum):
@@ -232,12 +237,12 @@ class Nic:
     number: int
     ip: str
     links: tuple[Link, ...]
-
-    @property
-    def table(self) -> int:
-        """The routing table of packets from its address, whose default route leaves by its ports:
-        for a server's first NIC the main table, for another one of its own."""
-        return MAIN_TABLE if self.number == 1 else NIC_TABLES + self.number
+    table: int
+    """The routing table of packets from its address, whose default route leaves by its ports: for
+    a server's first NIC the main table, for another one of its own."""
+    destinations: tuple[str, ...] = ()
+    """The prefixes of its network to which packets that are bound to no address leave by it, if
+    the server's first NIC is in another network."""
 
 
 class RouteBasis(StrEnum):
@@ -295,7 +300,8 @@ class Fabric:
     """A resolved fabric. Node, link and prefix order is the build order, stable between runs.
 
     `observed` is None for a lab whose routing rocelab plans, and for one of the user's own routing
-    that was not whole yet; a lab that was adopted has no prefixes.
+    that was not whole yet; a lab that was adopted has no prefixes. What a fabric of several
+    networks has of a spec is the first network's: ask `network_of` for that of a node.
     """
 
     spec: LabSpec
@@ -305,10 +311,64 @@ class Fabric:
     numbered: bool
     observed: Observed | None = None
     tenants: tuple[Tenant, ...] = ()
+    parts: tuple[Fabric, ...] = ()
+    """The networks of a lab with several, each a fabric."""
 
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def networks(self) -> tuple[Fabric, ...]:
+        """Each network as a fabric; the fabric itself if the lab has one."""
+        return self.parts or (self,)
+
+    @property
+    def place(self) -> NetworkPlace | None:
+        """Which network of a lab with several it is."""
+        return self.spec.place if isinstance(self.spec, NetworkSpec) else None
+
+    @property
+    def network_name(self) -> str | None:
+        """The name of the network of a lab with several that it is."""
+        return None if self.place is None else self.place.network
+
+    def network(self, name: str | None = None) -> Fabric:
+        """The network of that name; the first without one. Raises InputError."""
+        if name is None:
+            return self.networks[0]
+        names = [part.network_name or "" for part in self.networks]
+        if name not in names:
+            hint = name_hint(name, names) if self.parts or self.place else "it has one, unnamed"
+            raise InputError(f"lab {self.name} has no network {shown(name)}", hint)
+        return self.networks[names.index(name)]
+
+    @cached_property
+    def _network_of(self) -> dict[str, Fabric]:
+        return {node.name: part for part in reversed(self.networks) for node in part.nodes}
+
+    def network_of(self, node: str) -> Fabric:
+        """The network of a switch, and the first one of a server. Raises KeyError."""
+        return self._network_of[node]
+
+    def network_at(self, place: str) -> str | None:
+        """The network of a switch or a link, also of a direction, `fsw1:fsw2 to fsw2`; None in a
+        lab with one, and of a server, which may be in several."""
+        name = place.partition(" ")[0]
+        link = self.link_by_name.get(name)
+        node = name if link is None else link.b.node
+        if not self.parts or node not in self.node_by_name or not self.node(node).is_switch:
+            return None
+        return self.network_of(node).network_name
+
+    @cached_property
+    def networks_of(self) -> dict[str, tuple[str, ...]]:
+        """The names of each node's networks, in a lab with several."""
+        names: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        for part in self.parts:
+            for node in part.nodes:
+                names[node.name].append(part.network_name or "")
+        return {name: tuple(of_node) for name, of_node in names.items()}
 
     @property
     def family(self) -> Family:
@@ -323,6 +383,8 @@ class Fabric:
     @cached_property
     def space(self) -> tuple[str, ...]:
         """Prefixes that hold every prefix that is announced, of all families."""
+        if self.parts:
+            return tuple(prefix for part in self.parts for prefix in part.space)
         addresses = self.spec.addresses
         pools = [
             ip_network(text)
@@ -340,7 +402,12 @@ class Fabric:
         """Whether it is as its kind has it: switches of a role and a zone are wired and numbered
         alike."""
         spec = self.spec
-        return spec.fabric.is_regular and not spec.overrides.is_rewired and not spec.addresses.asns
+        return (
+            not self.parts
+            and spec.fabric.is_regular
+            and not spec.overrides.is_rewired
+            and not spec.addresses.asns
+        )
 
     @cached_property
     def is_tiered(self) -> bool:
@@ -357,6 +424,8 @@ class Fabric:
         """The switches on the longest path: up to the top tier and down again (no path has an ASN
         twice, and each of the tiers above the lowest has one in each zone), and two more through a
         rack whose leaked routes neighbours accept (`rocelab.faults.leaks`)."""
+        if self.parts:
+            return max(part.most_hops for part in self.parts)
         if self.valley_free:
             return 2 * max(node.role.tier for node in self.nodes)
         trunks = [(link.a.node, link.b.node) for link in self.trunks]
@@ -475,19 +544,40 @@ class Fabric:
     @cached_property
     def _nics_of(self) -> dict[str, tuple[Nic, ...]]:
         nics: dict[str, tuple[Nic, ...]] = {}
+        if self.parts:
+            for server in self.servers:
+                of_server = [
+                    nic for part in self.parts for nic in part._nics_of.get(server.name, ())
+                ]
+                nics[server.name] = tuple(
+                    replace(nic, number=number) for number, nic in enumerate(of_server, start=1)
+                )
+            return nics
+        place = self.place
+        earlier = frozenset(() if place is None else place.servers)
+        tables = NIC_TABLES + (0 if place is None else place.number * MOST_NICS)
         for server in self.servers:
+            is_first = server.name not in earlier
             by_ip: dict[str, list[Link]] = {}
             for link in self.uplinks(server.name):
                 if link.a.address is not None:  # an adopted lab may have ports without
                     by_ip.setdefault(link.a.ip, []).append(link)
             nics[server.name] = tuple(
-                Nic(server.name, number, ip, tuple(links))
+                Nic(
+                    server.name,
+                    number,
+                    ip,
+                    tuple(links),
+                    MAIN_TABLE if is_first and number == 1 else tables + number,
+                    () if is_first or number > 1 else self.space,
+                )
                 for number, (ip, links) in enumerate(by_ip.items(), start=1)
             )
         return nics
 
     def nics(self, server: str) -> tuple[Nic, ...]:
-        """A server's NICs, first NIC first. Raises KeyError for any other node."""
+        """A server's NICs, first NIC first, those of the first network before others. Raises
+        KeyError for any other node."""
         return self._nics_of[server]
 
 

@@ -284,6 +284,12 @@ def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:
 
 def too_small(fabric: Fabric) -> tuple[str, ...]:
     """Of `warnings`, those for which a lab loses packets that it should not."""
+    if fabric.parts:
+        return tuple(
+            f"network {part.network_name}: {text}"
+            for part in fabric.parts
+            for text in too_small(part)
+        )
     pfc = fabric.spec.queues.pfc
     if pfc is None:
         return ()

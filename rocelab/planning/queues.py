@@ -108,7 +108,9 @@ class QueuePlan:
 
 
 def plan_queues(fabric: Fabric) -> QueuePlan:
-    """The queues of every switch port. Empty if the fabric has no server: nothing could send."""
+    """The queues of every switch port of one network. Empty if it has no server: nothing could
+    send."""
+    assert not fabric.parts, "networks have queues of their own"
     queues = fabric.spec.queues
     settings = PortSettings(queues)
     kinds: dict[ClassQueues, int] = {}

@@ -21,6 +21,7 @@ NextHops = tuple[Link, ...]
 
 def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
     """The switches that learn a prefix of `origins`, each with its ECMP group in build order."""
+    fabric = fabric.network_of(origins[0])
     if fabric.spec.routing.is_own:
         return _shortest(fabric, origins)
     asn_of = {node.name: node.asn for node in fabric.switches}
@@ -89,6 +90,10 @@ def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
     """
     if fabric.observed is not None:
         return {node.name: fabric.observed.routes.get(node.name, {}) for node in fabric.switches}
+    if fabric.parts:
+        return {
+            name: links for part in fabric.parts for name, links in expected_routes(part).items()
+        }
     routes: dict[str, dict[str, NextHops]] = {node.name: {} for node in fabric.switches}
     spread_from: dict[tuple[str, ...], dict[str, NextHops]] = {}
     for prefix in fabric.prefixes:
@@ -102,6 +107,8 @@ def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
 def unreachable(fabric: Fabric) -> tuple[str, ...]:
     """What is said of a fabric in which a switch never learns where the servers of another are,
     because each path to them has an AS number twice, goes up again, or there is none."""
+    if fabric.parts:
+        return tuple(text for part in fabric.parts for text in unreachable(part))
     if fabric.is_regular or fabric.basis is not RouteBasis.PLANNED:
         return ()
     homes = dict.fromkeys(link.b.node for link in fabric.links if not link.is_between_switches)
@@ -123,4 +130,6 @@ def unreachable(fabric: Fabric) -> tuple[str, ...]:
 
 def expected_width(fabric: Fabric, links: NextHops) -> int:
     """The number of next hops that the kernel must hold for a group of `links`."""
-    return len(links) if fabric.observed else min(len(links), fabric.spec.routing.max_paths)
+    if fabric.observed or not links:
+        return len(links)
+    return min(len(links), fabric.network_of(links[0].b.node).spec.routing.max_paths)

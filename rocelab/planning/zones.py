@@ -52,7 +52,16 @@ def divisions(fabric: Fabric) -> tuple[Division, ...]:
 
 
 def zone_titles(fabric: Fabric) -> dict[str, str]:
-    """The zone of each node that is in one, by name: `zone 2`, `plane 1`, `segment 3`."""
+    """The zone of each node that is in one, by name: `zone 2`, `plane 1`, `segment 3`. In a lab
+    with several networks the network goes before it: `frontend, zone 2`, or `frontend` alone."""
+    if fabric.parts:
+        titles: dict[str, str] = {}
+        for part in fabric.parts:
+            zones = zone_titles(part)
+            for node in part.nodes:
+                names = (part.network_name or "", zones.get(node.name, ""))
+                titles.setdefault(node.name, ", ".join(filter(None, names)))
+        return titles
     word_of = {role: division.word for division in divisions(fabric) for role in division.roles}
     return {
         node.name: f"{word_of[node.role]} {node.zone}"

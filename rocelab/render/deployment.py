@@ -16,7 +16,7 @@ from rocelab.base.family import Family
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.planning.document import expected_widths
-from rocelab.planning.fabric import Fabric, Link, Nic, Node, Port
+from rocelab.planning.fabric import MAIN_TABLE, Fabric, Link, Nic, Node, Port
 from rocelab.planning.settings import node_settings
 from rocelab.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
 from rocelab.routing.stack import stack_for
@@ -106,8 +106,11 @@ def deployment(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Deployment:
             "tunnels",
             "bring the lab up here, or leave tenants out",
         )
-    fabric = fitted(fabric)
-    containers = tuple(_container(fabric, node) for node in fabric.nodes)
+    fitting = {part.network_name: fitted(part) for part in fabric.networks}
+    containers = tuple(
+        _container(fabric, fitting[fabric.network_of(node.name).network_name], node)
+        for node in fabric.nodes
+    )
     return Deployment(fabric.name, image, containers, fabric.links)
 
 
@@ -126,7 +129,12 @@ def warnings(fabric: Fabric) -> tuple[str, ...]:
             f"kernel holds {NEIGHBOUR_TABLE:,}: on the machine that deploys it, "
             f"`sysctl -w net.ipv4.neigh.default.gc_thresh3={wanted}`"
         )
-    widths = (width.width for reached in expected_widths(fabric).values() for width in reached)
+    widths = (
+        width.width
+        for network in fabric.networks
+        for reached in expected_widths(network).values()
+        for width in reached
+    )
     widest = max(widths, default=0)
     if widest > IMAGE_PATHS:
         notes.append(
@@ -137,13 +145,13 @@ def warnings(fabric: Fabric) -> tuple[str, ...]:
 
 def left_out(fabric: Fabric) -> tuple[str, ...]:
     """Warnings about what a fabric has and containers elsewhere do not."""
-    if fabric.spec.queues.pfc is None:
+    if all(network.spec.queues.pfc is None for network in fabric.networks):
         return ()
     return ("queues.pfc is left out: no class is lossless in these containers, nothing pauses",)
 
 
-def _container(fabric: Fabric, node: Node) -> ContainerSpec:
-    settings = node_settings(fabric, node)
+def _container(fabric: Fabric, network: Fabric, node: Node) -> ContainerSpec:
+    settings = node_settings(network, node)
     commands = [
         f"echo {settings[name]} > /proc/sys/net/{name}"
         for name in _ONCE_STARTED
@@ -156,7 +164,7 @@ def _container(fabric: Fabric, node: Node) -> ContainerSpec:
         # zebra starts (seen with 8.4.4), and its session never begins: addresses come anew.
         commands += [f"echo {value} > /proc/sys/net/{_WITHOUT_IPV6}" for value in (1, 0)]
         commands += _ipv6_addresses(fabric, node)
-    files = frr_files(fabric, node) if node.is_switch else {}
+    files = frr_files(network, node) if node.is_switch else {}
     return ContainerSpec(
         name=node.name,
         role=node.role,
@@ -213,8 +221,13 @@ def _nic_routes(nic: Nic, ip: str, gateways: Sequence[tuple[Port, str]]) -> list
     hops = [["via", gateway, "dev", port.interface] for port, gateway in gateways]
     several = len(hops) > 1
     words = [word for hop in hops for word in (["nexthop", *hop] if several else hop)]
-    options = [] if nic.number == 1 else ["table", str(nic.table)]
+    options = [] if nic.table == MAIN_TABLE else ["table", str(nic.table)]
     commands = [shlex.join([*tool, "route", "replace", "default", *options, *words])]
+    commands += [
+        shlex.join([*tool, "route", "replace", prefix, *words])
+        for prefix in nic.destinations
+        if Family.of(prefix) is Family.of(ip)
+    ]
     if options:
         rule = ["from", ip, "lookup", str(nic.table), "priority", str(nic.table)]
         commands.append(shlex.join([*tool, "rule", "add", *rule]))

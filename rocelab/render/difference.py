@@ -19,6 +19,11 @@ def configuration_difference(fabric: Fabric) -> Iterator[str]:
     """The lines of a unified diff from the kit's configuration to that of the lab, by switch. A
     whole file is compared with all that the kit renders for its switch. Raises as
     `RoutingStack.configuration`."""
+    for network in fabric.networks:
+        yield from _difference(network)
+
+
+def _difference(fabric: Fabric) -> Iterator[str]:
     stack, kits = stack_for(fabric), _kits(fabric)
     for node in fabric.switches:
         of_kit, of_lab = _texts(stack, kits, node), _texts(stack, fabric, node)

@@ -41,14 +41,16 @@ def write_rendered(
     """
 
     stack = stack_for(fabric)
-    stack.check(fabric)
+    for network in fabric.networks:
+        stack.check(network)
     with suppress(MachineError):  # A machine without the stack renders too.
         stack.check_configuration(fabric, stack.find(None))
 
     def files() -> Iterator[tuple[str, str]]:
         for done, node in enumerate(fabric.switches, start=1):
-            daemons = stack.daemons(fabric, node)
-            texts = stack.configuration(fabric, node, daemons, None, interfaces=True)
+            network = fabric.network_of(node.name)
+            daemons = stack.daemons(network, node)
+            texts = stack.configuration(network, node, daemons, None, interfaces=True)
             for daemon, text in texts.items():
                 yield f"{node.name}/{daemon}.conf", text
             progress(Progress("render", done, len(fabric.switches)))

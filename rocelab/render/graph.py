@@ -42,6 +42,7 @@ _PORT_PITCH = 26
 _LINE_HEIGHT = 14
 _HEADER = 72
 _LEGEND = 96
+_NETWORK_GAP = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +118,37 @@ class _Canvas:
 
 
 def mermaid(fabric: Fabric) -> str:
-    """The fabric as a Mermaid flowchart, top tier first, zones as subgraphs."""
-    drawn = sketch(fabric)
+    """The fabric as a Mermaid flowchart, top tier first, zones as subgraphs; of several networks
+    each as one, with its servers."""
     lines = ["flowchart TB"]
+    for number, part in enumerate(fabric.parts, start=1):
+        lines.append(f'  subgraph network{number}["network {part.network_name}"]')
+        lines += [f"  {line}" for line in _mermaid_lines(part, f"n{number}_")]
+        lines.append("  end")
+    lines += [] if fabric.parts else _mermaid_lines(fabric, "")
+    roles = dict.fromkeys(cell.role for part in fabric.networks for cell in sketch(part).cells)
+    lines += [f"  classDef {role.name} {_MERMAID_STYLES[role.tier]}" for role in roles]
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid_lines(fabric: Fabric, prefix: str) -> list[str]:
+    """The nodes, zones and links of a network; `prefix` begins each key."""
+    drawn = sketch(fabric)
+    lines = []
     for number, band in enumerate(drawn.bands, start=1):
         for index, zone in enumerate(band.zones, start=1):
-            nodes = [_mermaid_node(cell) for cell in zone.cells]
+            nodes = [f"{prefix}{_mermaid_node(cell)}" for cell in zone.cells]
             if zone.title is None:
                 lines += [f"  {node}" for node in nodes]
                 continue
-            lines.append(f'  subgraph zone{number}_{index}["{zone.title}"]')
+            lines.append(f'  subgraph {prefix}zone{number}_{index}["{zone.title}"]')
             lines += [f"    {node}" for node in nodes]
             lines.append("  end")
     for edge in drawn.edges:
         line = "-.-" if edge.upper.hidden or edge.lower.hidden else "---"
         label = f"|{edge.links}|" if edge.links > 1 else ""
-        lines.append(f"  {edge.upper.key} {line}{label} {edge.lower.key}")
-    roles = dict.fromkeys(cell.role for cell in drawn.cells)
-    lines += [f"  classDef {role.name} {_MERMAID_STYLES[role.tier]}" for role in roles]
-    return "\n".join(lines) + "\n"
+        lines.append(f"  {prefix}{edge.upper.key} {line}{label} {prefix}{edge.lower.key}")
+    return lines
 
 
 def _mermaid_node(cell: SketchCell) -> str:
@@ -143,7 +156,34 @@ def _mermaid_node(cell: SketchCell) -> str:
 
 
 def svg(fabric: Fabric) -> str:
-    """The fabric as a stand-alone SVG document, readable on light and on dark pages."""
+    """The fabric as a stand-alone SVG document, readable on light and on dark pages; several
+    networks one below the other, each with its servers."""
+    if not fabric.parts:
+        return _picture(fabric).text
+    pictures = [_picture(part) for part in fabric.parts]
+    width = max(picture.width for picture in pictures)
+    height = sum(picture.height for picture in pictures) + _NETWORK_GAP * (len(pictures) - 1)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="Networks of lab {fabric.name}">'
+    ]
+    top = 0
+    for picture in pictures:
+        lines.append(picture.text.replace("<svg ", f'<svg y="{top}" ', 1).rstrip("\n"))
+        top += picture.height + _NETWORK_GAP
+    return "\n".join((*lines, "</svg>", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """An SVG document and its size."""
+
+    text: str
+    width: int
+    height: int
+
+
+def _picture(fabric: Fabric) -> _Picture:
     drawn = sketch(fabric)
     ports = _ports(drawn)
     inner_width = max(_band_width(band, ports) for band in drawn.bands)
@@ -157,11 +197,14 @@ def svg(fabric: Fabric) -> str:
     place = {box.cell.key: box for box in canvas.boxes}
     stacked = {cell.key for band in drawn.bands for z in band.zones for s in z.stacks for cell in s}
     wires = _wires(place, (edge for edge in drawn.edges if edge.lower.key not in stacked))
-    return template("graph/fabric.svg.j2").render(
-        title=fabric.name,
+    name = fabric.network_name
+    width = _MARGIN * 2 + _GUTTER + max(inner_width, 620)
+    height = bottom + _LEGEND + _MARGIN
+    text = template("graph/fabric.svg.j2").render(
+        title=fabric.name if name is None else f"{fabric.name}, network {name}",
         summary=_summary(fabric, drawn),
-        width=_MARGIN * 2 + _GUTTER + max(inner_width, 620),
-        height=bottom + _LEGEND + _MARGIN,
+        width=width,
+        height=height,
         margin=_MARGIN,
         legend_y=bottom + 34,
         boxes=canvas.boxes,
@@ -170,6 +213,7 @@ def svg(fabric: Fabric) -> str:
         captions=_captions(fabric, canvas.rows),
         numbered_nics=bool(ports),
     )
+    return _Picture(text, width, height)
 
 
 def _ports(drawn: Sketch) -> dict[str, tuple[str, ...]]:

@@ -182,16 +182,17 @@ def run_planned(
     have now."""
     _check_ready(lab)
     environment = environment_of(lab)
+    network = lab.network(plans[0].fabric.network_name)
     with (
         lab.locked(),
         link_events(lab) if faults else nullcontext(()) as ports,
         Injector(lab) as injector,
-        DeviceWatch(lab, plans) as devices,
+        DeviceWatch(network, plans) as devices,
         capture or nullcontext(),
     ):
-        paths = _paths(lab, plans)
+        paths = _paths(network, plans)
         session = TrafficSession(
-            lab.fabric,
+            network.fabric,
             lambda name: lab.node(name).netns,
             (),
             plans,
@@ -235,9 +236,10 @@ def _warnings_before(lab: RunningLab, plans: Sequence[JobPlan]) -> tuple[str, ..
     """Warnings before a run that this machine will probably not carry, or whose figures will not be
     valid as the lab is now: it may carry nothing."""
     load = warning(plans, len(os.sched_getaffinity(0)))
+    network = lab.network(plans[0].fabric.network_name)
     problems = (
-        *ProcessWatch(lab).figures().problems,
-        *settings.problems(lab.fabric, lab.runtime.files),
+        *ProcessWatch(network).figures().problems,
+        *settings.problems(network.fabric, network.runtime.files),
     )
     return (*(() if load is None else (load,)), *(f"this run is {problem}" for problem in problems))
 

@@ -95,7 +95,7 @@ class FaultedRun(Holding):
         the lab."""
         self._lab = lab
         self._by_hand = by_hand
-        self._fabric = fabric or lab.fabric
+        self._fabric = fabric or lab.fabric.network()
         self._settings = settings
         self._fib = fib
         self._flows = tuple(flows)
@@ -127,7 +127,7 @@ class FaultedRun(Holding):
         stack.enter_context(self.injector)
         # Before the traffic, because its CPU time would make senders late.
         self._prepared = prepare_first(self.injector, self._faults)
-        self._processes = ProcessWatch(self._lab)
+        self._processes = ProcessWatch(self._lab.network(self._fabric.network_name))
         self._stolen_s = stolen_cpu_s()
         self.start_ns = self._session.start()
         self.zero_ns = self.start_ns + self._settings.warmup_ns
@@ -219,7 +219,7 @@ class FaultedRun(Holding):
             flow.id: record.measurement for flow, record in zip(self._flows, run.flows, strict=True)
         }
         return (
-            *late_carriers(self._fabric, changes, self._link_events, resolution_ns),
+            *late_carriers(self._lab.fabric, changes, self._link_events, resolution_ns),
             *late_losses(first, self._known_paths, measured, resolution_ns, zero_ns),
         )
 

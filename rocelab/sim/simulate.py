@@ -95,6 +95,7 @@ class Simulation:
     ) -> None:
         """Raises InputError if the jobs do not fit the fabric, MachineError if the simulation does
         not fit this machine."""
+        spec = _network(spec, jobs)
         self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
         self.seconds: dict[str, float] = {}
         if self.options.model is Model.KERNEL:
@@ -697,6 +698,19 @@ def host_model_of(
     if models:
         return models[0]
     return None if spec.host_model is None else spec.host_model.model
+
+
+def _network(spec: LabSpec, jobs: Sequence[SimulatedJob]) -> LabSpec:
+    """The network of the lab that the jobs are in. Raises InputError if they are in several."""
+    names = dict.fromkeys(job.network for job in jobs)
+    networks = {id(network): network for network in map(spec.network, names)}
+    if len(networks) > 1:
+        raise InputError(
+            f"the jobs are in several networks of lab {spec.name}",
+            "simulate those of each network by themselves: nothing that one sends meets the "
+            "other's",
+        )
+    return next(iter(networks.values()), spec.network())
 
 
 def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) -> None:

@@ -30,7 +30,7 @@ def read_facts(lab: RunningLab) -> Facts:
     fabric = lab.fabric
 
     def visit(name: str) -> None:
-        settings = node_settings(fabric, fabric.node(name))
+        settings = node_settings(fabric.network_of(name), fabric.node(name))
         with netlink.open_socket() as channel:
             for thing, value in _node_facts(channel, settings):
                 facts[name, thing] = value

@@ -213,7 +213,6 @@ def probe_reachability(
     started_s = time.monotonic()
     nics = nics_of(fabric)
     names = nic_names(fabric, nics)
-    frames = Frames(nics, int.from_bytes(os.urandom(2), "big"), fabric.family)
     segments = segments_of(fabric, nics)
     all_pairs = sum(counted_pairs([nics[index] for index in segment]) for segment in segments)
     if most_pairs is None and all_pairs > MOST_PAIRS:
@@ -222,7 +221,58 @@ def probe_reachability(
             f"{-(-all_pairs // MOST_PAIRS)} minutes",
             hint="--pairs 100000 tests a sample in which every NIC sends and receives",
         )
-    missing = dict.fromkeys(_chosen_pairs(nics, segments, most_pairs))
+    pairs = dict.fromkeys(_chosen_pairs(nics, segments, most_pairs))
+    missing = _lost(fabric, nics, pairs, netns_of, progress)
+    failed = tuple((names[source], names[destination]) for source, destination in missing)
+    named = tuple(tuple(names[index] for index in segment) for segment in segments)
+    return Reachability(
+        names,
+        len(pairs),
+        all_pairs,
+        failed,
+        time.monotonic() - started_s,
+        named if fabric.tenants else (),
+    )
+
+
+def probe_crossings(
+    fabric: Fabric, netns_of: Callable[[str], Path], progress: ProgressSink = no_progress
+) -> tuple[tuple[str, str], ...]:
+    """The pairs of NICs of different networks, by name, of which one reaches the other: none as
+    long as nothing routes between networks. At most MOST_PAIRS pairs are probed. Raises as
+    `probe_reachability` does."""
+    nics = nics_of(fabric)
+    network_of = {nic.ip: part.network_name for part in fabric.parts for nic in nics_of(part)}
+    names = tuple(
+        f"{network_of[nic.ip]} {name}"
+        for nic, name in zip(nics, nic_names(fabric, nics), strict=True)
+    )
+    across = (
+        pair
+        for pair in pairs_of(nics)
+        if network_of[nics[pair[0]].ip] != network_of[nics[pair[1]].ip]
+    )
+    pairs = dict.fromkeys(islice(across, MOST_PAIRS))
+    lost = set(_lost(fabric, nics, pairs, netns_of, progress, attempts=1))
+    return tuple(
+        (names[source], names[destination])
+        for source, destination in sorted(pairs)
+        if (source, destination) not in lost
+    )
+
+
+def _lost(
+    fabric: Fabric,
+    nics: Sequence[Nic],
+    pairs: Iterable[Pair],
+    netns_of: Callable[[str], Path],
+    progress: ProgressSink,
+    attempts: int = len(QUIET_S),
+) -> list[Pair]:
+    """Of these pairs, in order, those whose packet does not arrive. Raises as
+    `probe_reachability` does."""
+    frames = Frames(nics, int.from_bytes(os.urandom(2), "big"), fabric.family)
+    missing = dict.fromkeys(pairs)
     total = len(missing)
     with ExitStack() as stack:
         senders, listeners = _open(fabric.family, nics, netns_of, stack)
@@ -241,7 +291,7 @@ def probe_reachability(
                         missing.pop(pair, None)
             return bool(ready)
 
-        for quiet_s in QUIET_S:
+        for quiet_s in QUIET_S[:attempts]:
             for number, pair in enumerate(list(missing), start=1):
                 source = nics[pair[0]]
                 for link in source.links:
@@ -253,16 +303,7 @@ def probe_reachability(
             while missing and receive(quiet_s):
                 pass
             progress(Progress("pairs", total - len(missing), total))
-    failed = tuple((names[source], names[destination]) for source, destination in sorted(missing))
-    named = tuple(tuple(names[index] for index in segment) for segment in segments)
-    return Reachability(
-        names,
-        total,
-        all_pairs,
-        failed,
-        time.monotonic() - started_s,
-        named if fabric.tenants else (),
-    )
+    return sorted(missing)
 
 
 def _chosen_pairs(

@@ -54,7 +54,10 @@ class Taps(Closing):
         self._sockets: dict[DirectedLink, socket.socket] = {}
         _allow_descriptors(2 * len(self._links))
         try:
-            namespaces.inside_each(netns_of, self._listen)
+            in_network = {
+                name: netns for name, netns in netns_of.items() if name in fabric.node_by_name
+            }
+            namespaces.inside_each(in_network, self._listen)
         except BaseException:
             self.close()
             raise

@@ -98,7 +98,7 @@ def probe_path(
     )
     frames = ProbeFrames(ends, tag, destination_qp)
     names, family = _names(fabric), fabric.family
-    longest = fabric.most_hops
+    longest = fabric.most_hops + 1  # a packet arrives with one more than it passes switches
     # Switches answer who sent the outer packet; the leaf sends it with the TTL of the one inside.
     answered_to, quoted_from = source.server, 0
     before: Nodes = ()

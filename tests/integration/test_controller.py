@@ -364,7 +364,7 @@ def test_a_lab_has_one_controller(plain: RunningLab) -> None:
     set_scheme(plain, RESILIENT)
     with pytest.raises(InputError, match="has a controller"):
         start_controller(plain.fabric, plain.runtime.files, RESILIENT)
-    stop_controller(plain.runtime.files)
+    stop_controller(plain.fabric, plain.runtime.files)
     assert controller_pid(plain.runtime.files) is None
 
 
@@ -694,7 +694,7 @@ def test_a_controller_that_is_late_is_ended(
     assert controller_pid(files) is None
     monkeypatch.undo()
     start_controller(plain.fabric, files, RESILIENT)
-    stop_controller(files)
+    stop_controller(plain.fabric, files)
 
 
 @pytest.mark.side_by_side

@@ -48,6 +48,7 @@ ADDITIONS = {
         {
             *("sim/events/rates.py", "sim/events/event_spec.py"),  # whose failure rates: also HPN's
             *("importing/labs.py", "labfile/model.py"),  # imports are graphs, which have no policy
+            "labfile/splitting.py",  # a graph of several networks
             "labfile/schema.py",  # the short forms of a graph's links and `cables`
             *("cli/main.py", "cli/unprivileged.py"),  # the command `graph`
         },

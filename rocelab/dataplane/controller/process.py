@@ -52,19 +52,20 @@ def parse_scheme(text: str) -> SchemeSpec:
 
 
 def main() -> None:
-    """`python -m rocelab.dataplane.controller.process LAB SCHEME_JSON PID_FILE READY_FD`: plan the
-    fabric of the lab's record and be its controller."""
+    """`python -m rocelab.dataplane.controller.process LAB NETWORK SCHEME_JSON PID_FILE READY_FD`:
+    plan the fabric of the lab's record and be its controller, or that of a network after the
+    first."""
     # A lab's flows are placed in milliseconds as it is; compiling would delay the first round.
     os.environ[compiling.OFF] = "1"
-    lab, scheme, *found_by = sys.argv[1:]
+    lab, network, scheme, *found_by = sys.argv[1:]
     record = read_record(lab)
     if record is None:
         raise not_up(lab)
     with background.serving(*found_by) as ready:
-        fabric = plan(recorded_spec(record.spec, record.plugins))
+        fabric = plan(recorded_spec(record.spec, record.plugins)).network(network or None)
         try:
             with plugins_named():
-                run_controller(fabric, LabFiles(lab), parse_scheme(scheme), ready)
+                run_controller(fabric, LabFiles.of(fabric), parse_scheme(scheme), ready)
         except PluginError as error:
             raise SystemExit(error.message) from error
 

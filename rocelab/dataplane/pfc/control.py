@@ -23,22 +23,22 @@ START_TIMEOUT_S = 60.0
 
 def pid_file(files: LabFiles) -> Path:
     """The file that the process's supervisor locks while it lives."""
-    return files.root / "pfc-daemon"
+    return files.dataplane / "pfc-daemon"
 
 
 def log_file(files: LabFiles) -> Path:
     """The process's standard error."""
-    return files.root / "pfc-daemon.log"
+    return files.dataplane / "pfc-daemon.log"
 
 
 def journal_file(files: LabFiles) -> Path:
     """What the process did (`rocelab.dataplane.pfc.journal`)."""
-    return files.root / "pfc-journal"
+    return files.dataplane / "pfc-journal"
 
 
 def start(plan: PausePlan, files: LabFiles) -> None:
     """Start the process; nothing is paused before. Raises MachineError if it does not start."""
-    file = files.root / "pfc.json"
+    file = files.dataplane / "pfc.json"
     write_file(file, json.dumps(configuration(plan, files)), 0o600)
     background.start(
         "the process of lossless classes",

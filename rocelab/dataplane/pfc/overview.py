@@ -98,7 +98,18 @@ class LosslessOverview:
 
 
 def read_overview(fabric: Fabric) -> LosslessOverview | None:
-    """The lossless classes of a running lab; None if it has none."""
+    """The lossless classes of a running lab, of all its networks; None if it has none."""
+    if fabric.parts:
+        overviews = [one for one in map(read_overview, fabric.parts) if one is not None]
+        problems = [one.problem for one in overviews if one.problem is not None]
+        if not overviews:
+            return None
+        return LosslessOverview(
+            is_alive=all(one.is_alive for one in overviews),
+            dilation=fabric.spec.dilation,
+            classes=tuple(port for one in overviews for port in one.classes),
+            problem="; ".join(problems) or None,
+        )
     if fabric.spec.queues.pfc is None or not fabric.servers:
         return None
     dilation = fabric.spec.dilation

@@ -85,7 +85,7 @@ class PausePorts(Closing):
             return []
         return [
             tc.on_interface(request, port.port.index)
-            for port in self.plan.ports_of[node]
+            for port in self.plan.ports_of.get(node, ())
             for request in self._requests(port)
         ]
 

@@ -110,11 +110,11 @@ class ObservedPause:
 
 
 class PauseReader(Closing):
-    """Reads the lossless classes of a lab as often as wanted."""
+    """Reads the lossless classes of a lab's network as often as wanted."""
 
     def __init__(self, fabric: Fabric) -> None:
         """Raises InputError if the lab is not up or has none."""
-        self._files = LabFiles(fabric.name)
+        self._files = LabFiles.of(fabric)
         plan = plan_pauses(fabric)
         if plan is None:
             raise InputError(

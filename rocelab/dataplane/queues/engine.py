@@ -59,7 +59,7 @@ class PortQueues(Protocol):
 def bpf_folder(files: LabFiles) -> Path:
     """A bpffs while the lab is up, with the program and maps of the engine `bpf`, and below it
     those of `rocelab.dataplane.steering`."""
-    return files.root / "bpf"
+    return files.dataplane / "bpf"
 
 
 def read_engine(files: LabFiles) -> QueueEngine:
@@ -71,13 +71,13 @@ def read_engine(files: LabFiles) -> QueueEngine:
 
 
 def remove(files: LabFiles) -> None:
-    """Remove all of the lab's programs and maps. Idempotent."""
+    """Remove all programs and maps of a lab's network. Idempotent."""
     while os.path.ismount(bpf_folder(files)):
         namespaces.detach_mount(bpf_folder(files))
 
 
 class SwitchQueues(Closing):
-    """Makes the queues of a lab's switches while it comes up.
+    """Makes the queues of the switches of a lab's network while it comes up.
 
     `engine` is the one in use; `note` is what the user should know about it, or None.
     """
@@ -204,4 +204,4 @@ def keep_order(fabric: Fabric, node: str, queued: Container[tuple[str, str]]) ->
 
 
 def _engine_file(files: LabFiles) -> Path:
-    return files.root / "queues"
+    return files.dataplane / "queues"

@@ -28,11 +28,11 @@ Depths = npt.NDArray[np.uint64]
 
 
 class QueueReader(Closing):
-    """Reads the queues of a lab as often as wanted."""
+    """Reads the queues of a lab's network as often as wanted."""
 
     def __init__(self, fabric: Fabric) -> None:
         """Raises InputError if the lab is not up or its ports have no queues."""
-        files = LabFiles(fabric.name)
+        files = LabFiles.of(fabric)
         self.plan = plan_queues(fabric)
         self.engine = read_engine(files)
         match self.engine:

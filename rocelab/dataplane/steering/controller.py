@@ -36,7 +36,7 @@ class ControllerFiles:
 
     @property
     def folder(self) -> Path:
-        return self.files.root / "controller"
+        return self.files.dataplane / "controller"
 
     @property
     def pid(self) -> Path:
@@ -76,7 +76,7 @@ def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int
     return background.start(
         f"the controller of lab {files.lab}",
         "rocelab.dataplane.controller.process",
-        (files.lab, scheme.model_dump_json()),
+        (files.lab, files.network or "", scheme.model_dump_json()),
         pid_file=controller.pid,
         log=controller.errors,
         netns=files.netns_of(fabric.switches[0].name),
@@ -89,15 +89,15 @@ def controller_pid(files: LabFiles) -> int | None:
     return pidfile.holder(ControllerFiles(files).pid)
 
 
-def stop_controller(files: LabFiles) -> None:
+def stop_controller(fabric: Fabric, files: LabFiles) -> None:
     """Stop the lab's controller, if it has one, and remove its groups and their routes.
 
     Entries stay: they are removed with the scheme (`rocelab.dataplane.steering`). Raises OSError,
     MachineError if the controller does not end.
     """
     pidfile.end(ControllerFiles(files).pid, STOP_TIMEOUT_S)
-    for netns in sorted(files.netns.iterdir()):
-        namespaces.inside(netns, _remove_groups)
+    for node in fabric.nodes:
+        namespaces.inside(files.netns_of(node.name), _remove_groups)
 
 
 def _remove_groups() -> None:

@@ -105,7 +105,7 @@ class Steering:
     def _switch(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
         before = self.read_scheme()
         if before.controller_period_s is not None:
-            stop_controller(self._files)
+            stop_controller(self._fabric, self._files)
         try:
             if scheme.is_steered:
                 self._steer(before, scheme, progress)
@@ -207,4 +207,4 @@ class Steering:
 
 
 def _scheme_file(files: LabFiles) -> Path:
-    return files.root / "scheme"
+    return files.dataplane / "scheme"

@@ -51,7 +51,8 @@ def compare(
     """
     for cell in cells:
         plan_jobs(lab.fabric, [cell.job])
-    with _lab_up(lab, progress) as running, in_use(LabFiles(running.name), "a comparison"):
+    network = next((cell.job.network for cell in cells), None)
+    with _lab_up(lab, network, progress) as running, in_use(LabFiles(lab.name), "a comparison"):
         environment = environment_of(running)
         results = _results(running, cells, repeats, progress)
     spec = running.fabric.spec
@@ -69,8 +70,12 @@ def compare(
 
 
 @contextmanager
-def _lab_up(lab: Lab | RunningLab, progress: ProgressSink) -> Iterator[RunningLab]:
+def _lab_up(
+    lab: Lab | RunningLab, network: str | None, progress: ProgressSink
+) -> Iterator[RunningLab]:
+    """The network of that name of the lab, which is brought up if it is not."""
     if isinstance(lab, RunningLab):
+        lab = lab.network(network)
         before = lab.steering.read_scheme()
         try:
             yield lab
@@ -83,7 +88,7 @@ def _lab_up(lab: Lab | RunningLab, progress: ProgressSink) -> Iterator[RunningLa
         progress(Progress(f"lab: {step.stage}", step.done, step.total))
 
     with lab.brought_up(of_lab) as running:
-        yield running
+        yield running.network(network)
 
 
 def _results(

@@ -57,7 +57,7 @@ class BadPrefix(NodeFault):
     def intact(self, lab: RunningLab) -> frozenset[str]:
         """What it announces or, where switches pass on all routes, its route to the prefix, which
         its own announcement replaces."""
-        if lab.fabric.valley_free:
+        if lab.fabric.network_of(self.node).valley_free:
             return announced(lab, self.node)
         route = lab.read_fibs()(self.node).lookup(str(ip_network(self.prefix)[0]))
         has_route = route is not None and route.prefix == self.prefix
@@ -128,6 +128,7 @@ class BadPrefixSpec(SwitchFaultSpec):
         """The announcement of the first prefix of the other rack's servers."""
         policy.check_rendered(fabric)
         check_leaf(fabric, self.switch)
+        fabric = fabric.network_of(self.switch)
         check_leaf(fabric, self.of)
         if self.of == self.switch:
             raise InputError(

@@ -14,7 +14,7 @@ from rocelab.faults.selectors import NodeName
 from rocelab.lab import wiring
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.planning.fabric import Fabric, Link, Nic
+from rocelab.planning.fabric import MAIN_TABLE, Fabric, Link, Nic
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _restore_default_routes(lab: RunningLab, server: str) -> None:
 
 
 def _route_text(nic: Nic) -> str:
-    return "" if nic.number == 1 else f" for packets from NIC {nic.number}"
+    return "" if nic.table == MAIN_TABLE else f" for packets from NIC {nic.number}"
 
 
 class CarrierDownSpec(LinkFaultSpec):

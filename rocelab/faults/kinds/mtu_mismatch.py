@@ -37,7 +37,7 @@ class MtuMismatch(LinksFault):
     def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the MTU is not below the links', or would remove their addresses, or
         a port of an adopted lab has another one than its link: its own would not come back."""
-        fabric = lab.fabric
+        fabric = lab.fabric.network_of(self.links[0].b.node)
         is_ipv4 = fabric.spec.addresses.families == (Family.IPV4,)
         numbered = fabric.numbered and not fabric.is_adopted
         least = MIN_IPV4_MTU if numbered and is_ipv4 else MIN_IPV6_MTU

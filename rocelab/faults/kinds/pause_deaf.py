@@ -11,13 +11,18 @@ from rocelab.dataplane.pfc import control
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.faults.base import LinkFaultSpec, LinksFault, Towards
-from rocelab.faults.pauses import check_pausing, lossless_plan, pause_port
+from rocelab.faults.pauses import (
+    check_pausing,
+    lossless_plan,
+    network_of_links,
+    pause_files,
+    pause_port,
+)
 from rocelab.faults.selectors import directed
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import PausePort
-from rocelab.record import LabFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class PauseDeaf(LinksFault):
 
     def prepare(self, lab: RunningLab) -> None:
         """Raises MachineError if no process of the lab obeys pauses."""
-        check_pausing(lab)
+        check_pausing(lab, self.links)
 
     def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
@@ -46,7 +51,7 @@ class PauseDeaf(LinksFault):
         return tuple(f"{port} ignores pauses" for port, is_deaf in self._deaf_ports(lab) if is_deaf)
 
     def _set(self, lab: RunningLab, *, deaf: bool) -> Bracket | None:
-        files = LabFiles(lab.name)
+        files = pause_files(lab, self.links)
         done = [
             Bracket.of(partial(control.set_pause_obedience, files, port.slot, deaf=deaf))
             for port, is_deaf in self._deaf_ports(lab)
@@ -61,7 +66,7 @@ class PauseDeaf(LinksFault):
     def _deaf_ports(self, lab: RunningLab) -> list[tuple[PausePort, bool]]:
         """The ports, and whether each ignores pauses of any class."""
         ports = list(self._ports(lab))
-        with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
+        with PauseMaps(pins_folder(pause_files(lab, self.links))) as maps:
             return [
                 (
                     port,
@@ -82,5 +87,6 @@ class PauseDeafSpec(LinkFaultSpec):
     towards: Towards = None
 
     def resolve(self, fabric: Fabric) -> PauseDeaf:
-        lossless_plan(fabric)
-        return PauseDeaf(self.find(fabric, self.towards), self.towards)
+        links = self.find(fabric, self.towards)
+        lossless_plan(network_of_links(fabric, links))
+        return PauseDeaf(links, self.towards)

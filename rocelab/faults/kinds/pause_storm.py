@@ -16,14 +16,19 @@ from rocelab.dataplane.pfc import control
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.faults.base import LinksFault, NicFaultSpec
-from rocelab.faults.pauses import check_pausing, lossless_plan, pause_port
+from rocelab.faults.pauses import (
+    check_pausing,
+    lossless_plan,
+    network_of_links,
+    pause_files,
+    pause_port,
+)
 from rocelab.faults.selectors import find_nic_link
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.pfc import MAX_CLASS
 from rocelab.linux.bracket import Bracket, realtime_ns, spanning
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import PausePort
-from rocelab.record import LabFiles
 
 EFFECT_S = 0.5
 """How long an injection waits for the first frame of a storm."""
@@ -41,7 +46,7 @@ class PauseStorm(LinksFault):
 
     def prepare(self, lab: RunningLab) -> None:
         """Raises MachineError if no process of the lab sends pauses."""
-        check_pausing(lab)
+        check_pausing(lab, self.links)
 
     def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
@@ -54,7 +59,7 @@ class PauseStorm(LinksFault):
     def inject(self, lab: RunningLab) -> Bracket:
         """Wait until the peers have the first frames, which a process of the lab sends; a storm of
         which none arrives in EFFECT_S may begin at any time."""
-        with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
+        with PauseMaps(pins_folder(pause_files(lab, self.links))) as maps:
             heard = {
                 index: maps.egresses.get(index, "pauses") for index in self._unpaused(lab, maps)
             }
@@ -82,7 +87,7 @@ class PauseStorm(LinksFault):
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
         """Also where the switch does not send again yet: a resume ends a storm."""
         remains = []
-        with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
+        with PauseMaps(pins_folder(pause_files(lab, self.links))) as maps:
             for port, stormed in self._storm_ports(lab):
                 for number in self.classes:
                     if stormed >> number & 1:
@@ -98,7 +103,7 @@ class PauseStorm(LinksFault):
         return sum(1 << number for number in self.classes)
 
     def _set(self, lab: RunningLab, change: Callable[[int], int]) -> Bracket | None:
-        files = LabFiles(lab.name)
+        files = pause_files(lab, self.links)
         done = [
             Bracket.of(partial(control.storm, files, port.slot, change(stormed)))
             for port, stormed in self._storm_ports(lab)
@@ -109,7 +114,7 @@ class PauseStorm(LinksFault):
     def _storm_ports(self, lab: RunningLab) -> list[tuple[PausePort, int]]:
         """The NIC's ports, and the classes that each storms, a bit each."""
         ports = [pause_port(lab, link.a.node, link) for link in self.links]
-        with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
+        with PauseMaps(pins_folder(pause_files(lab, self.links))) as maps:
             return [(port, maps.ports.get(port.slot, "storms")) for port in ports]
 
 
@@ -128,8 +133,8 @@ class PauseStormSpec(NicFaultSpec):
     ] = ()
 
     def resolve(self, fabric: Fabric) -> PauseStorm:
-        lossless = lossless_plan(fabric).pfc.classes
-        find_nic_link(fabric, self.server, self.nic, 1)
+        link = find_nic_link(fabric, self.server, self.nic, 1)
+        lossless = lossless_plan(network_of_links(fabric, [link])).pfc.classes
         other = [str(number) for number in self.classes if number not in lossless]
         if other:
             raise InputError(

@@ -44,8 +44,8 @@ class RateDegrade(LinksFault):
 
     def inject(self, lab: RunningLab) -> Bracket:
         slowed = []
-        queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
         for link in self._slowed():
+            queued, buffer_bytes = _queues(lab, link.link)
             request = rates.change(
                 self.rate_bps(lab.fabric, link.link),
                 link.link.mtu,
@@ -58,10 +58,10 @@ class RateDegrade(LinksFault):
 
     def restore(self, lab: RunningLab) -> Bracket | None:
         mended = []
-        queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
         for link in self._slowed():
             if not self._is_slower(lab, link):
                 continue
+            queued, buffer_bytes = _queues(lab, link.link)
             if queued:
                 rate_bps = lab_rate_bps(link.link, lab.fabric.spec.dilation)
                 request = rates.change(
@@ -96,8 +96,11 @@ class RateDegrade(LinksFault):
         return shaper.kind == "tbf" or shaper.rate_bps != 8 * (rate_bps // 8)
 
 
-def _has_queues(lab: RunningLab) -> bool:
-    return read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
+def _queues(lab: RunningLab, link: Link) -> tuple[bool, int]:
+    """Whether the ports of a link's network have queues, and the bytes that each holds."""
+    network = lab.fabric.network_of(link.b.node)
+    engine = read_engine(LabFiles.of(network))
+    return engine is not QueueEngine.OFF, network.spec.queues.buffer
 
 
 def check_rates(fabric: Fabric) -> None:

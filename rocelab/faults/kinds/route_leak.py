@@ -81,7 +81,7 @@ class RouteLeakSpec(SwitchFaultSpec):
     def resolve(self, fabric: Fabric) -> RouteLeak:
         policy.check_rendered(fabric)
         check_leaf(fabric, self.switch)
-        if not fabric.valley_free:
+        if not fabric.network_of(self.switch).valley_free:
             raise InputError(
                 f"{self.switch} announces all that it learns already",
                 hint="the lab has routing.valley_free: false",

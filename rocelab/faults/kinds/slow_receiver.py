@@ -16,13 +16,12 @@ from rocelab.dataplane.pfc.maps import PauseMaps
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.faults.base import ALL_PPM, LinksFault, NicFaultSpec
 from rocelab.faults.kinds.rate_degrade import RateDegrade, check_rates
-from rocelab.faults.pauses import check_pausing, pause_port
+from rocelab.faults.pauses import check_pausing, network_of_links, pause_files, pause_port
 from rocelab.faults.selectors import find_nic_link
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import PausePort, plan_pauses
-from rocelab.record import LabFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class SlowDrain(LinksFault):
     def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the NIC drains as slowly by the lab's file, MachineError if no
         process of the lab sends pauses."""
-        check_pausing(lab)
+        check_pausing(lab, self.links)
         for port in self._ports(lab):
             drain = _own_drain(port)
             if drain and self.bytes_per_s(port) >= drain:
@@ -75,7 +74,7 @@ class SlowDrain(LinksFault):
         return max(1, port.rate_bps * self.share_ppm // ALL_PPM // 8)
 
     def _set(self, lab: RunningLab, drain: Callable[[PausePort], int]) -> Bracket | None:
-        files = LabFiles(lab.name)
+        files = pause_files(lab, self.links)
         done = [
             Bracket.of(partial(control.drain, files, port.slot, drain(port)))
             for port, before in self._drains(lab)
@@ -88,7 +87,7 @@ class SlowDrain(LinksFault):
 
     def _drains(self, lab: RunningLab) -> list[tuple[PausePort, int]]:
         ports = self._ports(lab)
-        with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
+        with PauseMaps(pins_folder(pause_files(lab, self.links))) as maps:
             return [(port, maps.ports.get(port.slot, "drain")) for port in ports]
 
 
@@ -113,6 +112,6 @@ class SlowReceiverSpec(NicFaultSpec):
         check_rates(fabric)
         find_nic_link(fabric, self.server, self.nic, 1)
         links = fabric.nics(self.server)[self.nic - 1].links
-        if plan_pauses(fabric) is not None:
+        if plan_pauses(network_of_links(fabric, links)) is not None:
             return SlowDrain(links, self.rate)
         return RateDegrade(links, self.rate, self.server, kind=self.kind)

@@ -206,16 +206,14 @@ def _machine(lab: RunningLab) -> str:
 
 
 def _queues(lab: RunningLab, nodes: Sequence[str]) -> str:
-    if read_engine(LabFiles(lab.name)) is QueueEngine.OFF:
-        return "{}"
-    return json.dumps(
-        {
-            f"{node}:{interface}": {number: asdict(queue) for number, queue in queues.items()}
-            for (node, interface), queues in read_queue_counters(lab.fabric).items()
-            if node in nodes
-        },
-        indent=1,
-    )
+    counters = {
+        f"{node}:{interface}": {number: asdict(queue) for number, queue in queues.items()}
+        for network in lab.fabric.networks
+        if read_engine(LabFiles.of(network)) is not QueueEngine.OFF
+        for (node, interface), queues in read_queue_counters(network).items()
+        if node in nodes
+    }
+    return json.dumps(counters, indent=1)
 
 
 def _endpoints(files: LabFiles) -> str:

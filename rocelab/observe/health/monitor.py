@@ -180,7 +180,7 @@ class HealthMonitor:
     def _sample(self, *, is_last: bool = False) -> None:
         started_s = time.monotonic()
         reading = self._reader.read(is_last=is_last)
-        sample = compare(self._places, self._reader.plan, self._before, reading)
+        sample = compare(self._places, self._reader.plans, self._before, reading)
         self._before, self._ended_ns = reading, reading.time_ns
         breaches = self._account.add(sample)
         read_s = time.monotonic() - started_s

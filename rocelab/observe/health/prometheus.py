@@ -188,7 +188,9 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
             if queue.on_arrival is not None:
                 deepest_seen.add_metric(values, queue.on_arrival.max_bytes)
     buffer = _gauge("queue_buffer_bytes", "Buffer limit of a switch port", ("lab",))
-    buffer.add_metric((snapshot.lab.name,), snapshot.lab.fabric.spec.queues.buffer)
+    limits = {network.spec.queues.buffer for network in snapshot.lab.fabric.networks}
+    if len(limits) == 1:  # no one number is that of networks that differ
+        buffer.add_metric((snapshot.lab.name,), limits.pop())
     yield from (packets, dropped, marked, ce, depth, deepest_seen, buffer)
 
 

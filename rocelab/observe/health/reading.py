@@ -122,17 +122,21 @@ class HealthReader:
                 for name in descriptors
             }
             namespaces.inside_each(descriptors, self._open)
-            self._queues: QueueReader | None = None
-            if read_engine(self._files) is not QueueEngine.OFF:
-                self._queues = keep.enter_context(QueueReader(self._fabric))
-            self.plan = plan_queues(self._fabric)
-            self._pauses: PauseReader | None = None
-            if self.plan.lossless_classes and self.plan.ports:
-                self._pauses = keep.enter_context(PauseReader(self._fabric))
+            networks = self._fabric.networks
+            self.plans = tuple(map(plan_queues, networks))
+            engines = [read_engine(LabFiles.of(network)) for network in networks]
+            self._queues = [
+                keep.enter_context(QueueReader(network))
+                for network, engine in zip(networks, engines, strict=True)
+                if engine is not QueueEngine.OFF
+            ]
+            self._pauses = [
+                keep.enter_context(PauseReader(network))
+                for network, plan in zip(networks, self.plans, strict=True)
+                if plan.lossless_classes and plan.ports
+            ]
             self._impairments = Impairments(self._fabric, self._files)
-            self._losses = LossTracker(
-                self._fabric, queues_in_clsact=read_engine(self._files) is QueueEngine.BPF
-            )
+            self._losses = LossTracker(self._fabric, queues_in_clsact=QueueEngine.BPF in engines)
             self._sessions: SessionReader | PolledSessions = (
                 SessionReader(self._fabric)
                 if self._fabric.observed is None
@@ -170,8 +174,8 @@ class HealthReader:
     @property
     def unmeasured(self) -> frozenset[Sli]:
         """The SLIs that this lab has no counters for."""
-        queues = QUEUE_SLIS if self._queues is None else frozenset()
-        return queues if self._pauses is not None else queues | LOSSLESS_SLIS
+        queues = frozenset() if self._queues else QUEUE_SLIS
+        return queues if self._pauses else queues | LOSSLESS_SLIS
 
     def read(self, *, is_last: bool = False) -> Reading:
         """All counters now; at the last reading daemons have time to answer. Raises
@@ -194,7 +198,11 @@ class HealthReader:
                 continue
             for interface, port in states.items():
                 ports[node, interface] = port
-        queues = {} if self._queues is None else self._queues.counters()
+        queues = {
+            port: counters
+            for reader in self._queues
+            for port, counters in reader.counters().items()
+        }
         pauses = self._lossless()
         if pauses is not None and not pauses.is_alive:
             gaps.append("lossless classes: the PFC process does not run")
@@ -217,10 +225,15 @@ class HealthReader:
         )
 
     def _lossless(self) -> PauseReading | None:
-        if self._pauses is None:
+        if not self._pauses:
             return None
         now_ns = time.monotonic_ns()
-        return PauseReading(now_ns, self._pauses.is_alive(), self._pauses.counters(now_ns))
+        classes = {
+            place: counters
+            for reader in self._pauses
+            for place, counters in reader.counters(now_ns).items()
+        }
+        return PauseReading(now_ns, all(reader.is_alive() for reader in self._pauses), classes)
 
     def _check_up(self) -> None:
         """An open socket would keep a lab's links after its `down`, so the reader must close it."""

@@ -82,13 +82,14 @@ class Sample:
         return breaches
 
 
-def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> Sample:
-    """The sample from `before` to `now`. What either could not read is left out."""
+def compare(places: Places, plans: Sequence[QueuePlan], before: Reading, now: Reading) -> Sample:
+    """The sample from `before` to `now`. What either could not read is left out. plans: of each
+    network."""
     values: dict[Sli, dict[str, float]] = {sli: {} for sli in Sli}
     for sli, where, value in (
         *_direction_losses(places, before, now),
         *_link_findings(places.fabric, before, now),
-        *_queue_findings(places, plan, before, now),
+        *_queue_findings(places, plans, before, now),
         *_lossless_findings(places, before.pauses, now.pauses),
         *_server_findings(before, now),
         *((Sli.ROUTES_INCOMPLETE, node, n) for node, n in now.routes_incomplete.items()),
@@ -120,12 +121,16 @@ def _link_findings(fabric: Fabric, before: Reading, now: Reading) -> _Findings:
         yield Sli.LINKS_DOWN, link.name, any(not now.ports[end].carrier for end in seen)
 
 
-def _queue_findings(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> _Findings:
+def _queue_findings(
+    places: Places, plans: Sequence[QueuePlan], before: Reading, now: Reading
+) -> _Findings:
+    planned = {port: (plan, queued) for plan in plans for port, queued in plan.port_of.items()}
     for name, link in places.directed_links.items():
         port = link.sender, link.port.interface
-        queues, queued = now.queues.get(port), plan.port_of.get(port)
-        if queues is None or queued is None:
+        queues = now.queues.get(port)
+        if queues is None or port not in planned:
             continue
+        plan, queued = planned[port]
         then = before.queues.get(port, {})
         pairs = {number: (then.get(number, _EMPTY), queue) for number, queue in queues.items()}
         drops = sum(b.dropped_packets - a.dropped_packets for a, b in pairs.values())

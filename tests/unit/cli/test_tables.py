@@ -126,7 +126,9 @@ def show_health() -> None:
         SliReport(sli.value, "packets", 0.5, 1_234_567.0, where, 1, 123, 1, ())
         for sli in DEFINITIONS
     ]
-    print_health(HealthReport(LONG, 0, 10**12, 10**9, 999, tuple(slis), (), 1.0))
+    print_health(
+        HealthReport(LONG, 0, 10**12, 10**9, 999, tuple(slis), (), 1.0), lambda place: None
+    )
 
 
 def show_reachability() -> None:

@@ -99,7 +99,7 @@ def exported() -> dict[str, set[str]]:
         sessions={link.name: True for link in lab.fabric.links},
         pauses=PauseReading(1, True, paused(lab)),
     )
-    sample = compare(places, plan_queues(lab.fabric), reading, reading)
+    sample = compare(places, [plan_queues(lab.fabric)], reading, reading)
     collector = HealthCollector()
     collector.snapshot = Snapshot(
         lab, HealthSpec(), places, reading, sample, dict.fromkeys(Sli, 0), 1, 0.1

@@ -97,7 +97,7 @@ def reading(time_s: int = 0, **fields: Any) -> Reading:
 
 
 def values(before: Reading, now: Reading) -> dict[str, dict[str, float]]:
-    breaches = compare(PLACES, PLAN, before, now).values
+    breaches = compare(PLACES, [PLAN], before, now).values
     return {sli.value: dict(places) for sli, places in breaches.items() if places}
 
 
@@ -290,10 +290,12 @@ def test_the_buffer_limits_no_lossless_class() -> None:
     place = LINK.down.sender, LINK.down.port.interface
     now = {place: {2: queue(depth_bytes=PLAN.buffer_bytes // 4), 3: queue(depth_bytes=10**9)}}
     lossless = replace(PLAN, lossless_classes=(3,))
-    sample = compare(PLACES, lossless, reading(), reading(1, queues=now))
+    sample = compare(PLACES, [lossless], reading(), reading(1, queues=now))
     assert sample.values[Sli.QUEUE_DEPTH] == {f"{LINK.name} to {LINK.down.receiver}": 0.25}
     only: PortCounters = {place: {3: queue(depth_bytes=10**9)}}
-    assert not compare(PLACES, lossless, reading(), reading(1, queues=only)).values[Sli.QUEUE_DEPTH]
+    assert not compare(PLACES, [lossless], reading(), reading(1, queues=only)).values[
+        Sli.QUEUE_DEPTH
+    ]
 
 
 # Lossless classes
@@ -361,7 +363,7 @@ def test_a_lab_without_lossless_classes_reports_nothing_of_them() -> None:
 def exported(pauses: PauseReading | None) -> dict[str, float]:
     """The value of each metric of lossless classes, by name and the values of its labels."""
     now = reading(1, pauses=pauses)
-    sample = compare(PLACES, PLAN, reading(pauses=pausing(0) if pauses else None), now)
+    sample = compare(PLACES, [PLAN], reading(pauses=pausing(0) if pauses else None), now)
     lab: Any = SimpleNamespace(name="zone-small", fabric=FABRIC)
     collector = HealthCollector()
     collector.snapshot = monitoring.Snapshot(
@@ -388,7 +390,7 @@ def test_a_view_is_green_only_where_everything_could_be_read(
 ) -> None:
     lab: Any = SimpleNamespace(name="zone-small", fabric=FABRIC)
     now = replace(reading(1), gaps=gaps)
-    sample = compare(PLACES, PLAN, reading(), now)
+    sample = compare(PLACES, [PLAN], reading(), now)
     if down:
         sample = replace(sample, values={Sli.SESSIONS_DOWN: {LINK.name: 1.0}})
     view: Any = command.view(
@@ -736,4 +738,4 @@ def test_a_sample_covers_the_time_that_passed_though_the_clock_was_set() -> None
     before = replace(reading(10), monotonic_ns=10**9)
     for set_back_s in (-3600, 0, 10):
         now = replace(reading(10 + set_back_s), monotonic_ns=3 * 10**9)
-        assert compare(PLACES, PLAN, before, now).span_ns == 2 * 10**9
+        assert compare(PLACES, [PLAN], before, now).span_ns == 2 * 10**9

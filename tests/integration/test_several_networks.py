@@ -1,0 +1,183 @@
+"""A back end and a front end on the same servers: both whole, none reached from the other, and a
+job of one is not disturbed by a broken cable of the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rocelab.drills.labuse import kept
+from rocelab.drills.run import run_drill
+from rocelab.faults.base import Timed
+from rocelab.faults.injector import Injector
+from rocelab.faults.kinds.carrier_down import CarrierDownSpec
+from rocelab.faults.kinds.pause_storm import PauseStormSpec
+from rocelab.jobs.job import JobSpec
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.status import read_status
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
+from rocelab.observe.health.health_spec import HealthSpec
+from rocelab.observe.health.monitor import HealthMonitor
+from rocelab.routes.path import walk
+from rocelab.routes.planned import planned_fibs
+from rocelab.runs.jobs import run_jobs
+from rocelab.traffic.reachability import probe_crossings, probe_reachability
+from rocelab.traffic.traceroute import probe_path
+from tests.helpers.measured import measured, problems_of_drill
+from tests.helpers.running import running
+
+PORTS = range(50_000, 50_100)
+DRILL = """name: front-end-flap
+lab: {lab}
+traffic: {{network: frontend, flows: 6, rate_pps: 500, payload: 64B, warmup: 500ms, duration: 2s}}
+faults:
+  - {{kind: carrier-down, at: 500ms, link: "fsw1:fsw2", lasts: 500ms}}
+expect: {{restored: true, lost_outside_events: 0}}
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("networks") / "it-networks.yaml"
+    made.write_text(find_lab("two-networks").read_text().replace("two-networks", "it-networks"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def lab(file: Path) -> Iterator[RunningLab]:
+    with running(Lab.planned(file)) as made:
+        yield made
+
+
+def netns(lab: RunningLab, name: str) -> Path:
+    return lab.node(name).netns
+
+
+def test_all_sessions_are_up_and_every_switch_is_in_its_network(lab: RunningLab) -> None:
+    state = read_status(lab)
+    assert state.converged, state.problems
+    switches = {node.name: node.networks for node in state.nodes if node.role.tier}
+    assert switches["rtsw1"] == ("backend",)
+    assert switches["fsw1"] == ("frontend",)
+    assert sum(node.sessions_expected for node in state.nodes) == 2 * (4 + 2)
+
+
+def test_servers_reach_each_other_in_each_network_and_in_no_other(lab: RunningLab) -> None:
+    pairs = {}
+    for network in lab.fabric.networks:
+        reached = probe_reachability(network, partial(netns, lab))
+        assert reached.failed == ()
+        pairs[network.network_name] = reached.pairs
+    assert pairs == {"backend": 48, "frontend": 30}
+    assert probe_crossings(lab.fabric, partial(netns, lab)) == ()
+
+
+def test_a_network_that_leaks_is_seen(lab: RunningLab) -> None:
+    """With a route by hand a back end's packets reach the front end of a server that forwards."""
+    nic = lab.fabric.network("frontend").nics("srv1-2")[0]
+    route = ["ip", "route", "add", f"{nic.ip}/32", "dev", "srv1-2"]
+    lab.node("rtsw1").exec([*route, "src", lab.fabric.node("rtsw1").loopback or ""])
+    try:
+        port = lab.fabric.network("backend").links_of["rtsw1"]
+        far = next(link for link in port if link.name == "srv1-2:rtsw1")
+        neighbour = ["ip", "neigh", "replace", nic.ip, "lladdr", far.a.mac, "dev", "srv1-2"]
+        lab.node("rtsw1").exec(neighbour)
+        crossed = probe_crossings(lab.fabric, partial(netns, lab))
+        assert {destination for _, destination in crossed} == {"frontend srv1-2:3"}
+    finally:
+        lab.node("rtsw1").exec(["ip", "route", "del", f"{nic.ip}/32"])
+
+
+def test_programs_find_the_network_of_their_destination(lab: RunningLab) -> None:
+    server = lab.node("srv1-1")
+    storage = lab.fabric.nics("sto2")[0].ip
+    (route,) = json.loads(server.exec(["ip", "-j", "route", "get", storage]).stdout)
+    assert (route["dev"], route["prefsrc"]) == ("fsw1", lab.fabric.nics("srv1-1")[2].ip)
+    hosts = lab.runtime.files.hosts.read_text().splitlines()
+    assert f"{lab.fabric.nics('srv1-1')[0].ip} srv1-1" in hosts
+    assert f"{lab.fabric.nics('srv1-1')[2].ip} srv1-1.frontend" in hosts
+
+
+def test_paths_in_the_front_end_are_the_predicted_ones(lab: RunningLab) -> None:
+    network = lab.network("frontend")
+    fabric = network.fabric
+    source, destination = fabric.nics("srv1-1")[0], fabric.nics("sto2")[0]
+    taken = probe_path(fabric, partial(netns, lab), source, destination, PORTS)
+    for fib_of in (network.read_fibs(), planned_fibs(fabric, fabric.prefixes)):
+        links = {port: walk(fabric, fib_of, source, destination, port) for port in PORTS}
+        assert {port: path.nodes for port, path in links.items()} == taken
+    assert len({path.hops[1].link for path in links.values()}) == 2
+
+
+def test_a_scheme_is_of_one_network(lab: RunningLab) -> None:
+    back, front = lab.network("backend").steering, lab.network("frontend").steering
+    before = front.read_scheme()
+    with lab.locked():
+        front.set_scheme(EEcmpScheme(kind="e-ecmp"))
+    try:
+        assert (back.read_scheme().kind, front.read_scheme().kind) == ("ecmp", "e-ecmp")
+        assert not lab.has_own_scheme
+    finally:
+        with lab.locked():
+            front.set_scheme(before)
+    assert lab.has_own_scheme
+    assert read_status(lab).converged
+
+
+def test_a_broken_cable_of_the_front_end_disturbs_no_job_of_the_back_end(lab: RunningLab) -> None:
+    job = JobSpec.model_validate(
+        {"pattern": "allreduce", "ranks": 8, "size": "1MiB", "iterations": 4}
+    )
+    flap = CarrierDownSpec.model_validate({"kind": "carrier-down", "link": "fsw1:fsw2"})
+    faults = [Timed(flap, 100_000_000, 600_000_000)]
+    report = measured(lambda: run_jobs(lab, [job], faults=faults).reports[0])
+    assert not report.errors
+    assert [event.title for event in report.events] == [
+        "carrier-down of fsw1:fsw2",
+        "carrier-down of fsw1:fsw2 ends",
+    ]
+    assert report.transport.retransmitted == report.transport.timeouts == 0
+    assert all(figures.dropped_packets == 0 for figures in report.queues)
+    assert not [rank.nic for rank in report.ranks if rank.nic.endswith(":3")]
+
+
+def test_a_fault_of_lossless_classes_is_of_the_network_that_has_them(lab: RunningLab) -> None:
+    storm = PauseStormSpec.model_validate({"kind": "pause-storm", "server": "srv1-1:2"})
+    with Injector(lab) as injector:
+        fault = storm.resolve(lab.fabric)
+        fault.prepare(lab)
+        fault.inject(lab)
+        assert fault.remains(lab)
+        fault.restore(lab)
+        injector.restore_all()
+    with pytest.raises(Exception, match="has no lossless classes"):
+        PauseStormSpec.model_validate({"kind": "pause-storm", "server": "srv1-1:3"}).resolve(
+            lab.fabric
+        )
+
+
+def test_health_reads_both_networks(lab: RunningLab) -> None:
+    with HealthMonitor(lab, HealthSpec()) as monitor:
+        monitor.wait(0.0)
+    assert monitor.failure is None
+    assert not monitor.report.unread_samples
+    assert {sli.sli for sli in monitor.report.slis} >= {"queue_depth", "lossless_drops"}
+
+
+def test_a_drill_probes_the_network_that_it_names(
+    lab: RunningLab, file: Path, tmp_path: Path
+) -> None:
+    drill = tmp_path / "flap.yaml"
+    drill.write_text(DRILL.format(lab=file))
+    use = kept(lambda text: None)
+    result = measured(lambda: run_drill(drill, use=use, lab=lab, retries=0), problems_of_drill)
+    (phase,) = result.repeats[0]
+    assert phase.probes is not None
+    assert {link.split(":")[0] for flow in phase.probes.flows for link in flow.path} <= {
+        *("fsw1", "fsw2", "srv1-1", "srv1-2", "srv2-1", "srv2-2", "sto1", "sto2")
+    }
