@@ -26,7 +26,7 @@ from rocelab.labfile.fields import (
     quantity_of,
 )
 from rocelab.labfile.model import HashingSpec, LabSpec, RoutingSpec
-from rocelab.labfile.networks import MOST_NETWORKS, WHOLE, NetworksFile
+from rocelab.labfile.networks import WHOLE, NetworksFile
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -94,8 +94,6 @@ def _add_networks(schema: Schema) -> None:
         "title": "networks",
         "description": NetworksFile.model_fields["networks"].description,
         "type": "object",
-        "minProperties": 1,
-        "maxProperties": MOST_NETWORKS,
         "additionalProperties": {"$ref": "#/$defs/Network"},
     }
     schema["required"] = ["name"]

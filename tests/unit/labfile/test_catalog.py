@@ -252,7 +252,8 @@ def test_a_default_in_the_schema_is_itself_valid(key: Key) -> None:
 def test_the_schema_is_json_of_its_dialect() -> None:
     assert json.loads(json.dumps(SCHEMA)) == SCHEMA
     assert SCHEMA["$schema"] == DIALECT
-    assert SCHEMA["required"] == ["name", "fabric"]
+    assert SCHEMA["required"] == ["name"]
+    assert SCHEMA["anyOf"] == [{"required": ["fabric"]}, {"required": ["networks"]}]
 
 
 @pytest.mark.parametrize(

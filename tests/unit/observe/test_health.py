@@ -496,7 +496,7 @@ def test_a_lab_that_was_not_read_whole_is_not_known_to_be_healthy(
         return 0
 
     monkeypatch.setattr(command, "need_root", lambda _: None)
-    monkeypatch.setattr(command, "running_lab", lambda name: name)
+    monkeypatch.setattr(command, "running_lab", lambda _: SimpleNamespace(fabric=FABRIC))
     whole = sample(1)
     assert code_of(whole) == 0
     assert code_of(whole, replace(whole, gaps=("could not read rtsw1: No such device",))) == 1
@@ -509,7 +509,7 @@ def test_a_report_is_printed_after_ctrl_c_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "need_root", lambda _: None)
-    monkeypatch.setattr(command, "running_lab", lambda name: name)
+    monkeypatch.setattr(command, "running_lab", lambda _: SimpleNamespace(fabric=FABRIC))
     account = Account(HealthSpec())
     account.add(sample(1))
     report = HealthReport(
