@@ -17,6 +17,7 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from rocelab.base import quantities
 from rocelab.base.arrays import Bools, Floats, Ints
 from rocelab.base.wording import RefusedError
 from rocelab.jobs.gpus import Precision
@@ -136,9 +137,9 @@ class ExpertRouting(SpecModel):
             share = max(row) / sum(row) * model.top_k
             if share > 1 + 1e-9:
                 raise RefusedError(
-                    f"row {number} sends an expert {max(row) / sum(row):.1%} of its tokens: with "
+                    f"row {number} sends an expert {quantities.share(max(row) / sum(row))} of its tokens: with "
                     f"{model.top_k} different experts for each token at most "
-                    f"{1 / model.top_k:.1%} can go to one",
+                    f"{quantities.share(1 / model.top_k)} can go to one",
                     "a token's experts differ: check the counts",
                     keys=(key,),
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocelab.base import quantities
 from rocelab.jobs.experts import Exchange, routing_of
 from rocelab.jobs.gpus import GPUS
 from rocelab.jobs.kernels import SUSTAINED
@@ -15,7 +16,7 @@ def speed_basis(gpu: str | None, constant: int | None, precision: str) -> tuple[
     table = GPUS[gpu]
     return (
         f"predicted: times of kernels in {precision} from the table of {gpu} ({table.source}; "
-        f"best measured product {table.bf16_reached:.0%} of the peak in bf16)",
+        f"best measured product {quantities.whole_share(table.bf16_reached)} of the peak in bf16)",
         f"assumed: a step sustains {SUSTAINED:.0%} of what its kernels reach alone (fitted on "
         "three dense models on H100)",
     )

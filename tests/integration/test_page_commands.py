@@ -45,7 +45,7 @@ NOT_RUN = {
     "sweep examples/uplinks.yaml --workers 4": "the same",
     "sweep examples/uplinks.yaml --cluster 10.0.0.7:8786": "needs a cluster",
     "drill diff results/before results/after": "needs two results; test_drill_command.py has them",
-    "drill diff results/frr-8 results/frr-10": "the same",
+    "drill diff results/frr-8 results/frr-10 --out results/frr-8-to-10": "the same",
 }
 """Commands without a lab that are not run, and why."""
 

@@ -150,7 +150,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab drill show DRILL [OPTIONS]": README_HAS_IT,
     "rocelab drill run DRILL [OPTIONS]": README_HAS_IT,
     "rocelab drill diff OLD NEW [OPTIONS]": DRILLS_HAVE_IT,
-    "rocelab drill diff results/frr-8 results/frr-10": DRILLS_HAVE_IT,
+    "rocelab drill diff results/frr-8 results/frr-10 --out results/frr-8-to-10": DRILLS_HAVE_IT,
     "rocelab drill gate OLD NEW [OPTIONS]": NotRun("its example is"),
     "rocelab drill gate baseline/link-flap results/link-flap --figure lost_packets": NotRun(
         "needs two results: docs/ci.md has it in a workflow"
