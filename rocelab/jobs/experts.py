@@ -137,7 +137,8 @@ class ExpertRouting(SpecModel):
             share = max(row) / sum(row) * model.top_k
             if share > 1 + 1e-9:
                 raise RefusedError(
-                    f"row {number} sends an expert {quantities.share(max(row) / sum(row))} of its tokens: with "
+                    f"row {number} sends an expert {quantities.share(max(row) / sum(row))} of its "
+                    "tokens: with "
                     f"{model.top_k} different experts for each token at most "
                     f"{quantities.share(1 / model.top_k)} can go to one",
                     "a token's experts differ: check the counts",
