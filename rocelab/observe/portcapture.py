@@ -30,6 +30,7 @@ from rocelab.observe.pcapng import (
     pcapng_packet,
 )
 from rocelab.observe.tcpdump import await_listening, counts_in, start_tcpdump
+from rocelab.planning.fabric import Port
 
 _BUFFER_KIB = 16384
 _HOLD_NS = 100_000_000
@@ -41,9 +42,17 @@ class PortName(NamedTuple):
 
     node: str
     interface: str
+    """As Linux has it."""
+
+    name: str
+    """As on the switch."""
 
     def __str__(self) -> str:
-        return f"{self.node}:{self.interface}"
+        return f"{self.node}:{self.name}"
+
+    @classmethod
+    def of_port(cls, port: Port) -> PortName:
+        return cls(port.node, port.interface, port.name)
 
 
 def ports_named(lab: RunningLab, text: str) -> tuple[PortName, ...]:
@@ -54,24 +63,25 @@ def ports_named(lab: RunningLab, text: str) -> tuple[PortName, ...]:
     if node is None or node.is_switch or not number.isdecimal():
         return (port_named(lab, text),)
     links = find_nic(lab.fabric, text).links
-    return tuple(PortName(name, link.port(name).interface) for link in links)
+    return tuple(PortName.of_port(link.port(name)) for link in links)
 
 
 def port_named(lab: RunningLab, text: str) -> PortName:
-    """The port that users call `text`, such as `rtsw1:ctsw1`. Raises InputError if the lab has
-    none."""
-    node, colon, interface = text.partition(":")
+    """The port that users call `text`, such as `rtsw1:ctsw1`, by its name on the switch or that of
+    its interface. Raises InputError if the lab has none."""
+    node, colon, written = text.partition(":")
     if not colon:
         raise InputError(f"{text} is no port", hint="a port is NODE:IFACE, such as rtsw1:ctsw1")
     name = lab.node(node).name
-    interfaces = [link.port(name).interface for link in lab.fabric.links_of[name]]
-    if interface not in (*interfaces, "lo"):
-        more = " ..." if len(interfaces) > 8 else ""
-        raise InputError(
-            f"{node} has no interface {interface}",
-            hint=f"its interfaces are {', '.join(interfaces[:8])}{more}",
-        )
-    return PortName(name, interface)
+    ports = [link.port(name) for link in lab.fabric.links_of[name]]
+    for port in ports:
+        if written in (port.name, port.interface):
+            return PortName.of_port(port)
+    if written == "lo":
+        return PortName(name, written, written)
+    more = " ..." if len(ports) > 8 else ""
+    names = ", ".join(port.name for port in ports[:8])
+    raise InputError(f"{node} has no interface {written}", hint=f"its interfaces are {names}{more}")
 
 
 class PortCapture(Holding):

@@ -144,7 +144,9 @@ def drawings(result: DrillResult) -> Iterator[tuple[str, str]]:
         chosen = representative(result, phase.name)
         fair = None if chosen is None else chosen[1].fair_shares
         if fair is not None:
-            yield f"{phase.name}.svg", svg(fair_shares_plot(fair), phase.name)
+            assert chosen is not None
+            drawing = fair_shares_plot(fair, chosen[1].reports[0])
+            yield f"{phase.name}.svg", svg(drawing, phase.name)
 
 
 def _verdict(result: DrillResult) -> Toned:

@@ -28,8 +28,10 @@ from rocelab.report.answers.plots import probes_plot
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
 from rocelab.report.figures import FigureRow, figure_rows
 from rocelab.report.jobs.plots import fair_shares_plot, progress_plot
+from rocelab.report.jobs.text import job_name
 from rocelab.report.repeats import RepeatTable, representative
-from rocelab.results.drill import DrillResult, PhaseRun, PhaseSummary
+from rocelab.results.drill import DrillResult, FigureSummary, PhaseRun, PhaseSummary
+from rocelab.results.job import JobReport
 from rocelab.results.kpi import UNITS, Better
 from rocelab.results.kpis import KPIS, format_kpi
 
@@ -63,12 +65,37 @@ _ALIKE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _MeasuredPhase:
-    """A phase with a valid run, and the run that stands for it."""
+    """A phase of probes, or a job of a phase of jobs, with a valid run, and the run that stands for
+    it."""
 
     summary: PhaseSummary
     run: PhaseRun
-    name: str
+    where: str
+    """The name of the phase; empty if the drill has no other."""
+
     resolution_ns: float
+    job: int = 0
+    """Its place among the jobs of the phase."""
+
+    @property
+    def name(self) -> str:
+        """`shared, job 2`; empty if the drill has no other."""
+        return self.label if self.where or len(self.summary.figures) > 1 else ""
+
+    @property
+    def label(self) -> str:
+        """`shared`, `shared, job 2`; of the jobs of an only phase `job 2`."""
+        jobs = len(self.summary.figures)
+        name = job_name(self.where or self.summary.name, self.job + 1, jobs)
+        return name if self.where or jobs == 1 else f"job {self.job + 1}"
+
+    @property
+    def figures(self) -> FigureSummary:
+        return self.summary.figures[self.job]
+
+    @property
+    def report(self) -> JobReport:
+        return self.run.reports[self.job]
 
     @property
     def lost(self) -> int:
@@ -97,16 +124,17 @@ def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
     cards = tuple(compared_cards(phases_of, title, _missed_by_phase(result, kpi)))
     if worst.run.fair_shares is not None:
         return Answer(text, cards, _plot(worst))
-    axis = f"{title.lower()}, median of each phase"
+    what = "job" if any(phase.job for phase in phases) else "phase"
+    axis = f"{title.lower()}, median of each {what}"
     return Answer(text, cards, Figure("answer", partial(compared_bars, phases_of, axis)))
 
 
 def _side_by_side(phases: Sequence[_MeasuredPhase], kpi: str) -> tuple[ComparedFigure, ...]:
     """The phases that have the KPI."""
     spreads = [
-        (phase.summary.name, spread)
+        (phase.label, spread)
         for phase in phases
-        if (spread := phase.summary.figures[0].spread.get(kpi)) is not None
+        if (spread := phase.figures.spread.get(kpi)) is not None
     ]
     return side_by_side(spreads, Unit(UNITS[KPIS[kpi].quantity]))
 
@@ -124,8 +152,9 @@ def _phases(result: DrillResult) -> Iterator[_MeasuredPhase]:
     for phase in result.phases:
         chosen = representative(result, phase.name)
         if chosen is not None:
-            name, resolution_ns = result.where(phase.name), result.resolution_of(phase.name)
-            yield _MeasuredPhase(phase, chosen[1], name, resolution_ns)
+            where, resolution_ns = result.where(phase.name), result.resolution_of(phase.name)
+            for job in range(len(phase.figures)):
+                yield _MeasuredPhase(phase, chosen[1], where, resolution_ns, job)
 
 
 def _invalid(repeats: Sequence[RepeatTable]) -> str:
@@ -152,12 +181,12 @@ def _jobs(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> Iterator[s
     yield _difference(phases, worst) or _reached(worst)
     yield _fair(worst)
     slower = _slower(phases, worst)
-    held_back = held_back_clause(slower.run.reports[0])
+    held_back = held_back_clause(slower.report)
     yield f"in {slower.name} {held_back}" if held_back and slower.name else held_back
 
 
 def _median(phase: _MeasuredPhase, kpi: str) -> float | None:
-    spread = phase.summary.figures[0].spread.get(kpi)
+    spread = phase.figures.spread.get(kpi)
     return None if spread is None else spread.median
 
 
@@ -174,9 +203,18 @@ def _most_different(phases: Sequence[_MeasuredPhase]) -> _MeasuredPhase:
     kpi = _common(phases)
     if kpi is None:
         return phases[-1]
-    first = next(value for phase in phases if (value := _median(phase, kpi)) is not None)
-    candidates = [phase for phase in phases if _median(phase, kpi) is not None]
-    return max(candidates, key=lambda phase: abs((_median(phase, kpi) or 0.0) - first))
+    first = next(phase for phase in phases if _median(phase, kpi) is not None)
+    candidates = [phase for phase in phases if _is_like(phase, first, kpi)]
+    return max(
+        candidates,
+        key=lambda phase: abs((_median(phase, kpi) or 0.0) - (_median(first, kpi) or 0.0)),
+    )
+
+
+def _is_like(phase: _MeasuredPhase, first: _MeasuredPhase, kpi: str) -> bool:
+    """Whether a phase has the KPI, of a job of the same pattern."""
+    alike = phase.report.job["pattern"] == first.report.job["pattern"]
+    return alike and _median(phase, kpi) is not None
 
 
 def _slower(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> _MeasuredPhase:
@@ -197,10 +235,13 @@ def _difference(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> str:
     first = next(phase for phase in phases if _median(phase, kpi) is not None)
     before, after = _median(first, kpi) or 0.0, _median(worst, kpi) or 0.0
     title = KPIS[kpi].title.lower()
-    began = f"{title} {format_kpi(kpi, before)} in {first.summary.name}"
+    began = f"{title} {format_kpi(kpi, before)} in {first.label}"
     if not before or abs(after / before - 1) < _ALIKE:
-        return f"{began}, alike in all phases" if before else began
-    ended = f"{format_kpi(kpi, after)} in {worst.summary.name}"
+        others = [phase for phase in phases if _median(phase, kpi) is not None and phase != first]
+        alike = all(_is_like(phase, first, kpi) for phase in others)
+        what = "jobs" if any(phase.job for phase in phases) else "phases"
+        return f"{began}, alike in all {what}" if before and alike else began
+    ended = f"{format_kpi(kpi, after)} in {worst.label}"
     return f"{began}, {ended} ({change(after / before - 1)})"
 
 
@@ -236,10 +277,8 @@ def _missed(result: DrillResult) -> str:
 def _figures(phase: _MeasuredPhase, repeats: Sequence[RepeatTable]) -> tuple[Card, ...]:
     summary = phase.summary
     resolution_ns = phase.resolution_ns if phase.run.probes is not None else 0.0
-    rows = {
-        row.name: row for row in figure_rows(summary.figures[0], summary.valid_runs, resolution_ns)
-    }
-    table = next((table for table in repeats if table.phase == phase.name), repeats[0])
+    rows = {row.name: row for row in figure_rows(phase.figures, summary.valid_runs, resolution_ns)}
+    table = next((table for table in repeats if table.phase == phase.where), repeats[0])
     missed = {
         verdict.kpi: f"expectation {table.verdict(verdict)}"
         for verdict in summary.verdicts
@@ -261,5 +300,5 @@ def _plot(phase: _MeasuredPhase) -> Figure:
     if run.probes is not None:
         return Figure(name, partial(probes_plot, run.probes))
     if run.fair_shares is not None:
-        return Figure(name, partial(fair_shares_plot, run.fair_shares))
-    return Figure(name, partial(progress_plot, run.reports[0]))
+        return Figure(name, partial(fair_shares_plot, run.fair_shares, run.reports[0]))
+    return Figure(name, partial(progress_plot, phase.report))

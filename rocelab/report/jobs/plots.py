@@ -43,14 +43,17 @@ LEAST_STEPS = 10
 
 
 @styled
-def fair_shares_plot(fair: FairShares) -> Figure:
-    """Rates of every sender and their shared queue: points from the lab, lines from the model."""
+def fair_shares_plot(fair: FairShares, report: JobReport) -> Figure:
+    """Rates of every sender and the queue of the port that they share: points from the lab, lines
+    from the model."""
     figure = figure_of(11, 5.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     last_ns = max(fair.lab.times_ns[-1], fair.model.times_ns[-1])
     scale, unit = axis_unit(last_ns, Unit.NS)
     _rates(upper, fair, scale)
     _queue(lower, fair, scale)
+    port = report.fabric.port_name(fair.port.node, fair.port.interface)
+    head(lower, f"queue of {port}")
     for axis in (upper, lower):
         axis.grid(axis="y", color=GRID, linewidth=0.6)
         axis.set_ylim(bottom=0)
@@ -123,7 +126,6 @@ def _queue(axis: Axes, fair: FairShares, scale: float) -> None:
         axis.axhline(level / size_scale, color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
         axis.annotate(name, (1.002, level / size_scale), xycoords=("axes fraction", "data"))
     name_axis(axis.yaxis, "queue", unit)
-    head(axis, f"queue of {fair.port.node}:{fair.port.interface}")
 
 
 @styled

@@ -135,14 +135,14 @@ def jobs_sections(phase: PhaseSummary, run: JobsRun, repeat: str) -> list[Sectio
     several."""
     fair, devices = run.fair_shares, run.reports[0]
     return [
-        *([] if fair is None else [_fair_shares(fair, phase.name, repeat)]),
+        *([] if fair is None else [_fair_shares(fair, devices, phase.name, repeat)]),
         _jobs(phase, run),
         *_lossless(devices, phase.name),
         _counters(devices),
     ]
 
 
-def _fair_shares(fair: FairShares, phase: str, repeat: str) -> Section:
+def _fair_shares(fair: FairShares, report: JobReport, phase: str, repeat: str) -> Section:
     """Lab and model side by side."""
     return Section(
         f"DCQCN in the lab and by its equations, phase {phase}{repeat}",
@@ -155,7 +155,7 @@ def _fair_shares(fair: FairShares, phase: str, repeat: str) -> Section:
                 f"{duration(fair.window_ns)} stays within {share(fair.tolerance)} of the mean.",
                 page_only=True,
             ),
-            Figure(f"{phase}-fair", partial(plots.fair_shares_plot, fair)),
+            Figure(f"{phase}-fair", partial(plots.fair_shares_plot, fair, report)),
             Table(
                 "",
                 (Column(""), Column("lab", Unit.FIGURE), Column("model", Unit.FIGURE)),

@@ -32,7 +32,7 @@ sys.stdout.flush()
 print("2 packets captured\\n9 packets received by filter\\n3 packets dropped", file=sys.stderr)
 """
 NOW_NS = time.time_ns()
-PORTS = (PortName("rtsw1", "ctsw1"), PortName("ctsw1", "rtsw1"))
+PORTS = (PortName("rtsw1", "ctsw1", "ctsw1"), PortName("ctsw1", "rtsw1", "rtsw1"))
 
 
 @pytest.fixture
@@ -103,6 +103,24 @@ def test_packets_that_a_port_lost_are_counted_and_those_after_the_last_one_are_n
 def test_a_port_is_named_by_its_interface_or_its_nic(lab: str, text: str, ports: list[str]) -> None:
     named = ports_named(Lab.planned(lab).unstarted(), text)
     assert list(map(str, named)) == ports
+
+
+@pytest.mark.parametrize("text", ["leaf1:eth1/1", "leaf1:eth1-1"])
+def test_a_port_is_captured_by_its_name_on_the_switch_or_its_interface(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "named.yaml"
+    file.write_text(
+        "name: named\nfabric:\n  kind: graph\n"
+        "  nodes: {leaf1: {role: leaf}, srv1: {role: server}}\n"
+        "  links: ['srv1:e0 -- leaf1:eth1/1']\n"
+    )
+    lab = Lab.planned(file).unstarted()
+    (port,) = ports_named(lab, text)
+    assert (str(port), port.interface) == ("leaf1:eth1/1", "eth1-1")
+    with pytest.raises(InputError) as caught:
+        ports_named(lab, "leaf1:eth1/9")
+    assert caught.value.hint == "its interfaces are eth1/1"
 
 
 def test_a_nic_that_there_is_not_is_refused_with_those_that_there_are() -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rocelab.base.documents import to_json
 from rocelab.planning.fabric import Direction
+from rocelab.report.answers.drill import drill_answer
 from rocelab.report.drill import drawings, drill_document
 from rocelab.report.figures import figure_rows
 from rocelab.report.jobs.plots import link_loads_plot, progress_plot
@@ -100,6 +101,21 @@ def at_once() -> DrillResult:
     """The sample drill with a pair in addition to the incast of its second phase."""
     first, second = repeat()
     return result((first, of_jobs("shared", *second.reports, idle(), fair=shares())))
+
+
+def test_the_answer_compares_every_job_of_a_phase_and_names_it() -> None:
+    first, _ = repeat()
+    pair, other = idle(), idle()
+    of_both = result((first, of_jobs("shared", pair, other)))
+    answer = drill_answer(of_both, repeat_tables(of_both))
+    assert {card.title.partition(", ")[2] for card in answer.figures} == {
+        "idle",
+        "shared, job 1",
+        "shared, job 2",
+    }
+    assert "in idle, alike in all jobs" in answer.sentence
+    mixed = at_once()
+    assert " in idle" in drill_answer(mixed, repeat_tables(mixed)).sentence
 
 
 @pytest.mark.usefixtures("undrawn")
