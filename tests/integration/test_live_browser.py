@@ -100,6 +100,9 @@ LOADED = (
 
 OUTAGE = re.compile(r"(f\d+): (?:out [^,]+, )?([\d,]+) lost .* → .*")
 
+STRIP_PX = 300
+"""Of the strip Impact below a verdict of three lines, on a screen of 900: more would scroll."""
+
 TABS = 6
 """With the page that opens them one more than the connections that a browser has to one host."""
 
@@ -383,6 +386,7 @@ def test_a_cable_is_pulled_under_probes_and_the_page_names_the_outage_of_each_fl
         "title", re.compile("rtsw1|ctsw1")
     )
     assert impact.locator("canvas").count() == 2
+    assert impact.locator(".strip").evaluate("strip => strip.scrollHeight") <= STRIP_PX
     assert result["disturbed"][0]["kind"] == "carrier-down"
     assert result["disturbed"][0]["ends_ns"] > 10**9
     assert look.complaints == []

@@ -11,8 +11,8 @@ import { append, columnsOf, stepPlots } from "./packets.js";
 import { get } from "./requests.js";
 import { S, plotsOf } from "./series.js";
 
-const HEIGHT = 52;
-const LOW = 42; // of more than two plots
+const HEIGHT = 42;
+const LOW = 36; // of more than two plots
 const TICKS = 24; // the height of the axis of time, which the last plot has
 const AXIS = 64; // pixels left of the plots
 const BEFORE_NS = 50e6; // that is shown before a fault
