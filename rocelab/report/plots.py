@@ -108,8 +108,8 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
     event that lost packets."""
     flows = _shown(repeat.flows)
     close_ups = _close_ups(repeat)
-    figure = figure_of(11, 1.1 + 0.17 * len(flows))
-    axes = _panels(figure, 1 + len(close_ups))
+    figure, grid = panels(1, 1 + len(close_ups), 1.1 + 0.17 * len(flows))
+    (axes,) = grid
     begin, end = _extent(repeat)
     whole = (0, "the first event", (begin, end))
     for axis, (zero, event, (low, high)) in zip(axes, [whole, *close_ups], strict=True):
@@ -143,7 +143,8 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
         axis.spines["left"].set_visible(False)
         _mark_events(axis, repeat, zero, scale)
         axis.set_yticks([])
-    axes[0].set_yticks(range(len(flows)), [flow_label(record) for record in flows])
+    for axis in axes[:: 1 if is_for_phones() else len(axes)]:
+        axis.set_yticks(range(len(flows)), [flow_label(record) for record in flows])
     axes[0].set_title("whole run", pad=16)
     for colour, label in ((DELIVERED, "delivered"), (LOST, "lost")):
         axes[0].plot([], [], color=colour, linewidth=5, label=label)
@@ -178,7 +179,7 @@ def fib_timeline(repeat: ProbeRun) -> Figure | None:
     )[:, 0]
     for axis, (number, event, changes), names in zip(axes, groups, nodes, strict=True):
         _changes(axis, event, changes, names)
-        axis.set_title(f"after {event_name(number)}: {event.title}", pad=4)
+        axis.set_title(title_of(f"after {event_name(number)}: {event.title}"), pad=4)
     after = [max(LEAST_NS, c.t_ns - event.t_ns) for _, event, changes in groups for c in changes]
     _time_axis(axes[-1], min(after), max(after))
     axes[-1].set_xlabel("after the event, lab")  # each tick has its unit
@@ -229,16 +230,16 @@ def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
     if not ordered or not ordered[0].tiers:
         return None
     tiers = [(tier.tier, tier.direction) for tier in ordered[0].tiers]
-    figure = figure_of(11, 0.4 + 2.2 * len(tiers))
-    grid = figure.subplots(len(tiers), len(ordered), sharey=True, squeeze=False)
+    figure, grid = panels(len(tiers), len(ordered), 0.4 + 2.2 * len(tiers), sharey=True)
     for row, key in enumerate(tiers):
         for column, run in enumerate(ordered):
             loads = [load for load in run.loads if (load.tier, load.direction) == key]
             tier = next(tier for tier in run.tiers if (tier.tier, tier.direction) == key)
             axis = grid[row][column]
             _bars(axis, loads)
-            axis.set_title(f"{plan_title(run)}: {_caption(tier)}")
-        name_axis(grid[row][0].yaxis, f"{key[0]} {key[1].value}\nover the mean")
+            axis.set_title(title_of(f"{plan_title(run)}: {_caption(tier)}"))
+        for axis in grid[row][:: 1 if is_for_phones() else len(ordered)]:
+            name_axis(axis.yaxis, f"{key[0]} {key[1].value}\nover the mean")
     return figure
 
 
@@ -267,15 +268,19 @@ def _bars(axis: Axes, loads: Sequence[LinkLoad]) -> None:
     else:
         places = np.array([i + 0.8 * groups.index(load.group) for i, load in enumerate(loads)])
         axis.bar(places, packets, color=MEASURED, width=0.85)
-        axis.set_xticks(places, [_far_name(load) for load in loads], rotation=90)
+        names = [_far_name(load) for load in loads]
+        axis.set_xticks(places, names, rotation=90)
         axis.tick_params(axis="x", length=0, pad=1)
         for group in groups:
             positions = places[[load.group == group for load in loads]]
             axis.annotate(
                 group,
-                (float(positions.mean()), -0.36),
+                (float(positions.mean()), 0),
+                (0, -_LETTER * SMALL * max(map(len, names)) - SMALL),
                 xycoords=("data", "axes fraction"),
+                textcoords="offset points",
                 ha="center",
+                va="top",
                 color=MUTED,
             )
     axis.axhline(1.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
@@ -434,7 +439,7 @@ def fitting(most: int) -> int:
 
 def title_of(text: str) -> str:
     """A title, in several lines where it does not fit into one."""
-    return textwrap.fill(text, fitting(120)) if _of_wide.get() < 1 else text
+    return textwrap.fill(text, fitting(120)) if is_for_phones() else text
 
 
 def key_columns(labels: Sequence[str], width: float = WIDE) -> int:
@@ -469,14 +474,27 @@ def head(axis: Axes, title: str, pad: float = 14) -> None:
     title."""
     _, labels = axis.get_legend_handles_labels()
     columns = key_columns(labels)
-    low = 1.02 if _of_wide.get() < 1 else 1.0
-    rows = math.ceil(len(labels) / columns) if _of_wide.get() < 1 else 0
+    low = 1.02 if is_for_phones() else 1.0
+    rows = math.ceil(len(labels) / columns) if is_for_phones() else 0
     axis.set_title(title, pad=pad + 14 * rows)
     axis.legend(frameon=False, ncols=columns, loc="lower right", bbox_to_anchor=(1, low))
 
 
-def _panels(figure: Figure, count: int) -> list[Axes]:
-    return list(figure.subplots(1, count, squeeze=False)[0])
+def is_for_phones() -> bool:
+    """Whether what is drawn is `for_phones`."""
+    return _of_wide.get() < 1
+
+
+def panels(
+    rows: int, columns: int, height: float, *, sharey: bool = False
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of so many inches with rows of panels; `for_phones` a row's are below each other."""
+    if not is_for_phones():
+        figure = figure_of(WIDE, height)
+        return figure, figure.subplots(rows, columns, sharey=sharey, squeeze=False).tolist()
+    figure = figure_of(WIDE, height * columns)
+    grid = figure.subplots(rows * columns, 1, sharey=sharey, squeeze=False)
+    return figure, grid.reshape(rows, columns).tolist()
 
 
 @styled

@@ -23,9 +23,9 @@ SCREENS = 3
 LEAST_TEXT = 7.5
 """Pixels of the smallest text of a plot, on the narrowest screen."""
 
-IN_SIGHT = """() => [...document.querySelectorAll("#answer figure")]
+IN_SIGHT = """() => [...document.querySelectorAll("figure:not(#replay *)")]
   .every((figure) => figure.scrollWidth <= figure.clientWidth)"""
-"""Whether no plot of an answer has to be scrolled."""
+"""Whether no plot has to be scrolled."""
 
 RED_TEXTS = """() => {
   const of = (colour) => {
@@ -46,7 +46,8 @@ RED_TEXTS = """() => {
 }"""
 """Texts outside of plots and replays that have the red of what is lost or down."""
 
-SMALLEST = """() => Math.min(...[...document.querySelectorAll("#answer svg text")]
+SMALLEST = """() => Math.min(
+  ...[...document.querySelectorAll("main figure:not(#replay *) svg text")]
   .filter((text) => text.checkVisibility())
   .map((text) => [parseFloat(getComputedStyle(text).fontSize), text.getScreenCTM()])
   .map(([size, { a, b }]) => size * Math.hypot(a, b)))"""
@@ -120,6 +121,7 @@ def test_no_text_of_a_plot_is_small_and_no_page_is_wider_than_its_screen(
     opened: Opening, kind: str, width: int
 ) -> None:
     page = opened.at(kind, width)
+    page.evaluate(OPEN_FOLDS)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(SMALLEST) >= LEAST_TEXT
     assert page.evaluate(IN_SIGHT)

@@ -14,7 +14,7 @@ from rocelab.base.quantities import Unit
 from rocelab.labfile.schemes.scheme_spec import SCHEMES
 from rocelab.report.compare.cells import cells_of, link_matrix, short_name, tiers_of, worst_tier
 from rocelab.report.palette import CATEGORIES, GRID, MUTED
-from rocelab.report.plots import add_key, figure_of, name_axis, styled
+from rocelab.report.plots import add_key, figure_of, fitting, name_axis, panels, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
 
 if TYPE_CHECKING:
@@ -113,8 +113,7 @@ def fairness_bars(comparison: Comparison) -> Figure | None:
     """JFI of the worst tier by scheme, a group of bars per number of queue pairs."""
     if not any(cell.figures for cell in comparison.cells):
         return None
-    figure = figure_of(11, 2.9)
-    axes = figure.subplots(1, len(comparison.placements), sharey=True, squeeze=False)[0]
+    figure, (axes,) = panels(1, len(comparison.placements), 2.9, sharey=True)
     width = 0.8 / len(comparison.kinds)
     for axis, placement in zip(axes, comparison.placements, strict=True):
         for place, kind in enumerate(comparison.kinds):
@@ -159,18 +158,20 @@ def _jfi(cells: list[CellResult], kind: str) -> float:
 def load_map(comparison: Comparison, placement: str) -> Figure | None:
     """Every link's load over its tier's mean: a row per scheme and number of queue pairs, a panel
     per tier and direction. If links do not all fit, sorted neighbours are joined."""
-    panels = [(key, link_matrix(comparison, placement, *key)) for key in tiers_of(comparison)]
-    panels = [(key, matrix) for key, matrix in panels if matrix[0]]
-    if not panels:
+    tiers = [(key, link_matrix(comparison, placement, *key)) for key in tiers_of(comparison)]
+    tiers = [(key, matrix) for key, matrix in tiers if matrix[0]]
+    if not tiers:
         return None
-    rows = len(panels[0][1][0])
-    figure = figure_of(11, 1.4 + 0.2 * rows * ((len(panels) + 1) // 2))
-    grid = figure.subplots((len(panels) + 1) // 2, min(2, len(panels)), squeeze=False)
-    most = max(max(map(max, values)) for _, (_, _, values) in panels)
+    rows = len(tiers[0][1][0])
+    columns = min(fitting(2), len(tiers))
+    lines = -(-len(tiers) // columns)
+    figure = figure_of(11, 0.4 + (1 + 0.2 * rows) * lines)
+    grid = figure.subplots(lines, columns, squeeze=False)
+    most = max(max(map(max, values)) for _, (_, _, values) in tiers)
     image = None
-    for axis in grid.flat[len(panels) :]:
+    for axis in grid.flat[len(tiers) :]:
         axis.set_visible(False)
-    for axis, ((tier, direction), (names, links, values)) in zip(grid.flat, panels, strict=False):
+    for axis, ((tier, direction), (names, links, values)) in zip(grid.flat, tiers, strict=False):
         matrix = np.array(values)
         if matrix.shape[1] > MOST_COLUMNS:
             matrix = -np.sort(-matrix, axis=1)

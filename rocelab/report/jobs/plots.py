@@ -24,7 +24,7 @@ from rocelab.report.palette import (
     MUTED,
     PAUSED,
 )
-from rocelab.report.plots import figure_of, head, name_axis, number_event, styled
+from rocelab.report.plots import figure_of, head, name_axis, number_event, panels, styled
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares
 
@@ -199,8 +199,7 @@ def link_loads_plot(report: JobReport) -> Figure | None:
     loads = [link for link in report.links if not link.tier.startswith("server")]
     if not any(link.packets for link in loads) or len(loads) > 2 * MAX_LINKS:
         return None
-    figure = figure_of(11, 2.6)
-    axes = figure.subplots(1, 2, sharey=True)
+    figure, (axes,) = panels(1, 2, 2.6, sharey=True)
     for axis, direction in zip(axes, (Direction.UP, Direction.DOWN), strict=True):
         links = [link for link in loads if link.direction is direction]
         packets = np.array([link.packets for link in links])

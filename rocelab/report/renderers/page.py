@@ -47,6 +47,8 @@ class Drawn:
     """A figure that is drawn."""
 
     markup: Markup
+    narrow: Markup
+    """For phones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,7 @@ def html(document: Document) -> str:
         document=document,
         answer=answer,
         blocks=folded,
-        plot=Markup("") if plot is None else draw(plot),
-        narrow_plot=Markup("") if plot is None else _for_phones(plot),
+        plot=Drawn(draw(plot), _for_phones(plot)) if plot is not None else None,
         dark=palette.page_colours(),
         anchor=lambda block: anchors[id(block)],
         tones=_CLASSES,
@@ -149,7 +150,7 @@ def _shown(blocks: Iterable[Block], answered: Figure | None) -> tuple[Shown, ...
                 pass
             case Figure():
                 if markup := draw(block):
-                    pieces.append(Drawn(markup))
+                    pieces.append(Drawn(markup, _for_phones(block)))
                 elif block.instead:
                     pieces.append(Note(block.instead))
             case Replay():

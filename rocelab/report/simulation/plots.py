@@ -16,11 +16,20 @@ import numpy as np
 from rocelab.base.quantities import Unit, axis_unit, duration, size, tick
 from rocelab.base.wording import counted
 from rocelab.report.palette import CATEGORIES, EVENT, EXTREMES, GRID, MEASURED, MUTED
-from rocelab.report.plots import figure_of, fitting, name_axis, number_event, styled, title_of
+from rocelab.report.plots import (
+    figure_of,
+    fitting,
+    name_axis,
+    number_event,
+    panels,
+    styled,
+    title_of,
+)
 from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
     from matplotlib.figure import Figure
 
 MOST_ROWS = 160
@@ -51,8 +60,10 @@ def heat(report: SimulationReport) -> Figure | None:
     uses = [use for use in report.uses if use.balance.total]
     if not uses:
         return None
-    figure = figure_of(11, 0.8 + 2.4 * ((len(uses) + 1) // 2))
-    grid = figure.subplots((len(uses) + 1) // 2, min(2, len(uses)), squeeze=False)
+    columns = min(fitting(2), len(uses))
+    rows = -(-len(uses) // columns)
+    figure = figure_of(11, 0.8 + 2.4 * rows)
+    grid = figure.subplots(rows, columns, squeeze=False)
     for axis in grid.flat[len(uses) :]:
         axis.set_visible(False)
     for axis, use in zip(grid.flat, uses, strict=False):
@@ -262,9 +273,8 @@ def slowdown(report: SimulationReport) -> Figure | None:
     slowdowns = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
     if all(curve.quantiles[0] >= ALIKE * curve.quantiles[-1] for _, curve in slowdowns):
         return None
-    figure = figure_of(11, 2.8)
     sized = [(name, curve) for name, curve in slowdowns if len(curve.bins) > 1]
-    axes = figure.subplots(1, 1 + bool(sized), squeeze=False)[0]
+    figure, (axes,) = panels(1, 1 + bool(sized), 2.8)
     several = len(slowdowns) > 1
     colours = itertools.cycle(CATEGORIES)
     for name, curve in slowdowns:
@@ -284,7 +294,8 @@ def slowdown(report: SimulationReport) -> Figure | None:
     axes[0].set_ylim(0, 1.02)
     if several:
         axes[0].legend(frameon=False)
-    ratios, sizes_of = [axes[0].xaxis], []
+    ratios: list[XAxis | YAxis] = [axes[0].xaxis]
+    sizes_of = []
     for by_size in axes[1:]:
         by_size.set_xlabel("size of a flow, up to")
         by_size.set_ylabel("slowdown")
