@@ -46,7 +46,9 @@ def job_text(job: dict[str, Any]) -> str:
     length = job.get("size") or f"for {job['duration']}"
     starts = job.get("starts", [])
     staggered = f", starts at {', '.join(starts)}" if len(starts) > 1 else ""
-    algorithm = f" ({job['algorithm']})" if job["pattern"] == "allreduce" else ""
+    # Without one in the file it is chosen when the job is planned.
+    name = job.get("algorithm") if job["pattern"] == "allreduce" else None
+    algorithm = f" ({name})" if name else ""
     return (
         f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}; "
         f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
