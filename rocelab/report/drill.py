@@ -36,6 +36,7 @@ from rocelab.report.document import (
 )
 from rocelab.report.figures import (
     FigureRow,
+    clock_of,
     figure_rows,
     figures_table,
     health_table,
@@ -120,7 +121,7 @@ def summary_document(result: DrillResult) -> Document:
     end = result.remarks[:1] if result.ended_early is not None else ()
     return Document(
         result.title,
-        (*_folded_repeats(repeats), *_folded_figures(result, repeats)),
+        (*_folded_repeats(result, repeats), *_folded_figures(result, repeats)),
         name=result.name,
         verdict=_verdict(result),
         meta=f"Lab {result.lab['name']}, {repeats[0].summary}, {environment.routing_text}, "
@@ -188,11 +189,12 @@ def _reasons(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iterator[No
                 yield Note(f"repeat {number}{where}: {error}")
 
 
-def _folded_repeats(repeats: Sequence[RepeatTable]) -> Iterator[Section]:
-    for of_phase in repeats:
+def _folded_repeats(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iterator[Section]:
+    for phase, of_phase in zip(result.phases, repeats, strict=True):
         if len(of_phase.rows) > 1:
             where = f" of phase {of_phase.phase}" if of_phase.phase else ""
-            yield Section(f"Repeats{where}", (repeats_table(of_phase),), folded=True)
+            table = repeats_table(of_phase, clock_of(phase))
+            yield Section(f"Repeats{where}", (table,), folded=True)
 
 
 def _folded_figures(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iterator[Section]:
@@ -204,7 +206,7 @@ def _folded_figures(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iter
     head = (
         *((Column("phase"),) if several else ()),
         Column("figure"),
-        *columns(Unit.FIGURE, "median", "min to max", "repeats"),
+        *columns(Unit.FIGURE, f"median, {clock_of(*result.phases)}", "min to max", "repeats"),
     )
     yield Section("Figures", (Table("", head, rows),) if rows else (), folded=True)
 
@@ -241,7 +243,7 @@ def _phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> It
             if chosen is None
             else [Note(f"What follows is of repeat {chosen[0]}, nearest the median.")]
         )
-        yield Section(f"Repeats{where}", (repeats_table(repeats), *below))
+        yield Section(f"Repeats{where}", (repeats_table(repeats, clock_of(phase)), *below))
     if chosen is None:
         yield NOTHING_MEASURED
         return
@@ -253,7 +255,7 @@ def _phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> It
 def _probe_figures(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> Section:
     (figures,) = phase.figures
     what = f"Phase {repeats.phase}" if repeats.phase else "Overall"
-    table = figures_table("", figures, phase.valid_runs, result.resolution_of(phase.name))
+    table = figures_table(phase, figures, result.resolution_of(phase.name))
     return Section(f"{what}, {repeats.summary}", (table,))
 
 

@@ -9,7 +9,7 @@ from rocelab.base.quantities import Unit, formatted, share
 from rocelab.base.wording import of_plural
 from rocelab.report.document import Cell, Column, Table, Tone, Toned, columns
 from rocelab.report.repeats import RepeatTable
-from rocelab.results.drill import DrillResult, FigureSummary
+from rocelab.results.drill import DrillResult, FigureSummary, PhaseSummary
 from rocelab.results.health import HealthReport, SliReport
 from rocelab.results.kpis import KPIS, format_kpi, kpis_of
 
@@ -62,19 +62,24 @@ def figure_rows(
     return rows
 
 
-def figures_table(
-    title: str, summary: FigureSummary, valid_runs: int, resolution_ns: float = 0.0
-) -> Table:
-    """The KPIs over the valid runs, with their spread if there are several."""
+def clock_of(*phases: PhaseSummary) -> str:
+    """`lab` of probes, `modelled` of jobs, both if there are both: the clock of their times."""
+    clocks = {"modelled" if phase.has_jobs else "lab" for phase in phases}
+    return "lab (probes) or modelled (jobs)" if len(clocks) > 1 else clocks.pop()
+
+
+def figures_table(phase: PhaseSummary, summary: FigureSummary, resolution_ns: float = 0.0) -> Table:
+    """The KPIs of a phase over its valid runs, with their spread if there are several."""
+    valid_runs, clock = phase.valid_runs, clock_of(phase)
     rows = figure_rows(summary, valid_runs, resolution_ns)
     meaning = Column("what it is", page_only=True)
     if valid_runs < 2:
-        head = (Column(""), Column("value", Unit.FIGURE), meaning)
+        head = (Column(""), Column(f"value, {clock}", Unit.FIGURE), meaning)
         cells = tuple((row.title, row.value, row.meaning) for row in rows)
-        return Table(title, head, cells, sortable=False)
+        return Table("", head, cells, sortable=False)
     return Table(
-        title,
-        (Column(""), *columns(Unit.FIGURE, "median", "min to max", "CoV", "n"), meaning),
+        "",
+        (Column(""), *columns(Unit.FIGURE, f"median, {clock}", "min to max", "CoV", "n"), meaning),
         tuple((row.title, row.value, row.range, row.cov, row.counted, row.meaning) for row in rows),
         sortable=False,
     )
@@ -88,7 +93,7 @@ def verdicts_table(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table
         (
             *((Column("phase"),) if several else ()),
             *columns(Unit.TEXT, "expectation", "expected"),
-            Column("worst", Unit.FIGURE),
+            Column(f"worst, {clock_of(*result.phases)}", Unit.FIGURE),
             Column(""),
         ),
         tuple(

@@ -258,7 +258,7 @@ def _transport(report: JobReport) -> Table:
     pairs = zip(cells[:half], [*cells[half:], ("", "")], strict=False)
     head = tuple(Column("", Unit.FIGURE) for _ in range(4))
     rows = tuple((*left, *right) for left, right in pairs)
-    return Table("Transport", head, rows, sortable=False)
+    return Table("Transport, times modelled", head, rows, sortable=False)
 
 
 def _queues(report: JobReport) -> Table:

@@ -174,8 +174,8 @@ def _missed(verdict: Verdict, resolution_ns: float) -> str:
     return f"{KPIS[verdict.kpi].title} {observed}, expected {verdict.expectation}"
 
 
-def repeats_table(repeats: RepeatTable) -> Table:
-    """A row for each repeat."""
+def repeats_table(repeats: RepeatTable, clock: str) -> Table:
+    """A row for each repeat; times are of that clock."""
     tones = {
         RepeatOutcome.PASSED: Tone.GOOD,
         RepeatOutcome.FAILED: Tone.BAD,
@@ -194,6 +194,7 @@ def repeats_table(repeats: RepeatTable) -> Table:
             for row in repeats.rows
         ),
         names=2,
+        caption=f"Times: {clock}.",
     )
 
 

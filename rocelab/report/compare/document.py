@@ -191,7 +191,7 @@ def _results(comparison: Comparison) -> list[Block]:
     sections: dict[str, tuple[Block, ...]] = {
         "Polarization (8.1)": _polarization(comparison),
         "Jain Fairness Index (8.4)": (Figure("jfi", partial(plots.fairness_bars, comparison)),),
-        "Bus bandwidth per accelerator (9.4)": (busbw,),
+        "Bus bandwidth per accelerator (9.4), modelled": (busbw,),
         f"JCT Ratio (10.1), computation time {compute}": (jct,),
     }
     blocks += [Section(title, inner, page_only=True) for title, inner in sections.items()]
@@ -204,7 +204,7 @@ def _block(comparison: Comparison, placement: str, qps: int) -> list[Block]:
     """The schemes of one placement and number of queue pairs."""
     cells = cells_of(comparison, placement, qps)
     loads = Table(
-        f"{placement} placement, {queue_pairs(qps)} per pair",
+        f"{placement} placement, {queue_pairs(qps)} per pair, modelled",
         (
             SCHEME,
             *columns(Unit.RATIO, "MMR", "JFI"),
@@ -382,8 +382,8 @@ def _runs(comparison: Comparison) -> Table:
     head = (
         SCHEME,
         *columns(Unit.TEXT, "QPs", "placement", "run", "outcome", "why"),
-        Column("iteration", Unit.NS),
-        Column("BusBW", Unit.GB_PER_S),
+        Column("iteration, modelled", Unit.NS),
+        Column("BusBW, modelled", Unit.GB_PER_S),
         Column("JCT ratio", Unit.RATIO),
     )
     return Table("Every run, medians of iterations", head, tuple(rows), names=4, page_only=True)

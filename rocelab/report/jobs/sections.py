@@ -158,7 +158,7 @@ def _fair_shares(fair: FairShares, report: JobReport, phase: str, repeat: str) -
             Figure(f"{phase}-fair", partial(plots.fair_shares_plot, fair, report)),
             Table(
                 "",
-                (Column(""), Column("lab", Unit.FIGURE), Column("model", Unit.FIGURE)),
+                (Column("times modelled"), *columns(Unit.FIGURE, "in the lab", "by the model")),
                 share_rows(fair),
                 sortable=False,
             ),
@@ -179,7 +179,7 @@ def _jobs(phase: PhaseSummary, run: JobsRun) -> Section:
         if run.fair_shares is None:
             name = f"{phase.name}-{number}-progress"
             of_job.append(Figure(name, partial(plots.progress_plot, report)))
-        of_job.append(figures_table("", figures, phase.valid_runs))
+        of_job.append(figures_table(phase, figures))
         name = job_name(phase.name, number, many)
         blocks += [Section(name, tuple(of_job))] if many > 1 else of_job
     return Section("Jobs", tuple(blocks), page_only=True)

@@ -13,8 +13,8 @@ const PROBES = [
   ENDS,
   { title: "events", number: true, value: ({ affected }) => affected, hint: "events that affected it" },
   { title: "lost", number: true, value: ({ lost }) => lost, hint: "packets" },
-  { title: "outage", number: true, value: (flow) => flow.outage_ns, text: (flow) => (flow.outages.length ? known(flow.outage_ns, flow) : "-"), hint: "all outages together" },
-  { title: "convergence", number: true, value: (flow) => flow.convergence_ns ?? -1, text: (flow) => (flow.convergence_ns == null ? "-" : known(flow.convergence_ns, flow)), hint: "of the worst event" },
+  { title: "outage, lab", number: true, value: (flow) => flow.outage_ns, text: (flow) => (flow.outages.length ? known(flow.outage_ns, flow) : "-"), hint: "all outages together" },
+  { title: "convergence, lab", number: true, value: (flow) => flow.convergence_ns ?? -1, text: (flow) => (flow.convergence_ns == null ? "-" : known(flow.convergence_ns, flow)), hint: "of the worst event" },
   { title: "reordered", number: true, value: ({ reordered }) => reordered, hint: "packets" },
 ];
 const QUEUE_PAIR = { title: "queue pair", value: ({ dest_qp: qp }) => qp, text: ({ sport, dest_qp: qp }) => `${qp}, port ${sport}`, hint: "number at the destination, UDP source port" };

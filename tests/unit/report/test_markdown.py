@@ -31,7 +31,7 @@ def test_an_expectation_that_was_not_met_is_named_with_what_was_observed() -> No
     text = markdown_of(summary_document(report_sample.result()))
     assert heading(text) == "### link-flap: failed"
     verdicts, repeats, figures = tables(text)
-    assert verdicts[0] == ["expectation", "expected", "worst", ""]
+    assert verdicts[0] == ["expectation", "expected", "worst, lab", ""]
     assert ["Packets lost", "\\<= 50", "68", "not met in 3 of 3"] in verdicts
     assert ["Packets lost", "62", "59 to 68", "3"] in figures
     assert repeats[0][:2] == ["repeat", "outcome"]
