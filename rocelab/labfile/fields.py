@@ -141,7 +141,7 @@ def keys_of(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def default_text(info: FieldInfo) -> str | None:
-    """A field's default as written in a file, None without one."""
+    """A field's default as written in a file, None without one and for empty text."""
     quantity = quantity_of(of_field(info))
     match info.default:
         case Enum(value=value):
@@ -150,7 +150,7 @@ def default_text(info: FieldInfo) -> str | None:
             return "true" if flag else "false"
         case int(number) if quantity is not None:
             return quantity.written(number)
-        case int() | float() | str():
+        case int() | float() | str() if info.default != "":
             return f"{info.default}".removesuffix(".0")
         case _:
             return None

@@ -38,6 +38,8 @@ pydantic then gives other keys."""
 _MODEL = "$model"
 _ABOVE_ZERO = "^(?=[0-9.]*[1-9])"
 """Begins a pattern of quantities that are not 0."""
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "ge", "le", "gt", "lt")
+"""Of numbers; the short ones are pydantic's, of keys that may be left out."""
 _ABOUT = ("title", "description", "default")
 
 
@@ -127,11 +129,11 @@ def _write_as_people_do(model: type[BaseModel], schema: Schema) -> None:
         _remove_null(written)
         quantity = quantity_of(declared)
         if quantity is not None:
-            for limit in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+            for limit in _LIMITS:
                 written.pop(limit, None)
             if is_above_zero(declared) and "pattern" in written:
                 written["pattern"] = quantity.pattern.replace("^", _ABOVE_ZERO, 1)
-            if info.default is not None:
+            if info.default is not None and not info.is_required():
                 written["default"] = default_text(info)
             _describe(written, phrase(declared))
         item = declared.at(0)

@@ -21,7 +21,9 @@ from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schema import DIALECT, lab_schema
 from tests.helpers.labs import planned
 
-DOCS = Path(__file__).parents[3] / "docs" / "spec.md"
+DOCS = Path(__file__).parents[3] / "docs"
+REFERENCE = "\n".join((DOCS / page).read_text() for page in ("spec.md", "hosts.md"))
+"""Of all keys: those of a type of server are also a file's, which has a page of its own."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
 
 
 def test_the_catalog_has_the_labs_that_the_documents_speak_of() -> None:
-    fabrics = (DOCS.parent / "fabrics.md").read_text()
+    fabrics = (DOCS / "fabrics.md").read_text()
     listed = re.findall(r"^\| `([a-z0-9-]+)` \|", fabrics, re.MULTILINE)
 
     assert sorted(listed) == list(shipped_names(LABS))
@@ -163,7 +165,7 @@ def test_the_lab_to_copy_has_every_key_of_its_kind_and_the_defaults() -> None:
         *(
             str(key)
             for key in FIELDS
-            if {*key.block, key.name} & {"overrides", "addresses", "tenants"}
+            if {*key.block, key.name} & {"overrides", "addresses", "host_model", "tenants"}
         ),
         *(str(key) for key in FIELDS if key.block[:2] == ("queues", "pfc")),
     }
@@ -240,6 +242,7 @@ def test_the_schema_has_every_key_with_a_title_and_a_description(key: Key) -> No
 
     assert part["title"] == key.name
     assert part["description"]
+    assert not part.keys() & {"ge", "gt", "le", "lt"}, "words of pydantic, not of JSON Schema"
 
 
 @pytest.mark.parametrize("key", FIELDS, ids=str)
@@ -287,7 +290,7 @@ def test_the_schema_accepts_what_the_models_accept(key: str, good: Any, bad: Any
 
 @pytest.mark.parametrize("key", FIELDS, ids=str)
 def test_the_reference_has_every_key_with_its_default_and_limits(key: Key) -> None:
-    section = DOCS.read_text().partition(f"# {key.heading}\n")[2].partition("\n#")[0]
+    section = REFERENCE.partition(f"# {key.heading}\n")[2].partition("\n#")[0]
     (row,) = (line for line in section.splitlines() if line.startswith(f"| `{key.name}` |"))
     _, _, _, default, limits, *_ = (cell.strip() for cell in row.split("|"))
 
