@@ -12,7 +12,7 @@ from rocelab.base.interruption import ending
 
 if TYPE_CHECKING:
     import typer
-    from typer.core import TyperGroup
+    from typer.core import TyperCommand, TyperGroup
 
 _PLAN, _RUN, _MEASURE, _BREAK = "Plan", "Run", "Measure", "Inject faults"
 _SIMULATE, _LOOK, _ELSEWHERE = "Simulate", "Inspect", "Remote"
@@ -260,10 +260,8 @@ def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
     from importlib import import_module
 
     import typer
-    from typer.core import TyperCommand
 
     from rocelab.cli.app import build_app
-    from rocelab.cli.keyed import SettingCommand
 
     app = build_app()
     for name in names:
@@ -277,12 +275,21 @@ def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
         else:
             app.command(
                 name,
-                cls=SettingCommand if name in _WITH_SETTINGS else TyperCommand,
+                cls=_class_of(name),
                 help=_flowing(target),
                 rich_help_panel=panel,
                 context_settings=_SETTINGS.get(name),
             )(target)
     return app
+
+
+def _class_of(name: str) -> type[TyperCommand] | None:
+    """The class of a command, None for typer's own."""
+    if name not in _WITH_SETTINGS:
+        return None
+    from rocelab.cli.keyed import SettingCommand
+
+    return SettingCommand
 
 
 def _flowing(command: object) -> str:

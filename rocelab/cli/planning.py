@@ -16,7 +16,6 @@ from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgume
 from rocelab.cli.carving import print_profiles
 from rocelab.cli.collection import uncollected
 from rocelab.cli.options import choice
-from rocelab.cli.tenants import print_tenants
 from rocelab.report.console import err, progress_bars, say, show_blocks, write
 from rocelab.report.document import Column, Table, columns
 
@@ -78,7 +77,10 @@ def _print_plan(fabric: Fabric) -> None:
         else:
             say("Uplink ratios: not applicable, as the fabric has no tiers.")
     show_blocks(_ecmp_table(fabric), _address_table(fabric))
-    print_tenants(fabric)
+    if fabric.tenants:
+        from rocelab.cli.tenants import print_tenants
+
+        print_tenants(fabric)
     if fabric.trunks:
         say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))

@@ -17,11 +17,9 @@ MOST_ROWS = 40
 
 
 def print_tenants(fabric: Fabric) -> None:
-    """Print the plan of tenants, if there are any."""
+    """Print the plan of a fabric's tenants."""
     from rocelab.planning.tenancy import leaves_of
 
-    if not fabric.tenants:
-        return
     rows = tuple(
         (
             tenant.name,

@@ -161,6 +161,16 @@ def show_sweep(rocelab: Run, folder: Path) -> None:
     assert outcome.code == 0, outcome.err
 
 
+def show_models(rocelab: Run, folder: Path) -> None:
+    file = folder / "learning.yaml"
+    model = "{layers: 2, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000, sequence: 1024}"
+    jobs = "  - name: {name}\n    training: {{model: {model}, data: 4, gpu: h100}}\n"
+    names = (LONG, LONG[::-1])
+    file.write_text("jobs:\n" + "".join(jobs.format(name=name, model=model) for name in names))
+    outcome = rocelab("simulate", "zones-small", "--job", file)
+    assert outcome.code == 0, outcome.err
+
+
 def show_reference(rocelab: Run, folder: Path) -> None:
     file = folder / "nccl.txt"
     file.write_text(nccl_output())
@@ -177,6 +187,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "plan of zones": (printed_by("plan", "zones-small"), "rocelab.cli.planning"),
     "plan of hpn": (printed_by("plan", "hpn-small"), "rocelab.cli.planning"),
     "plan of a profile": (printed_by("plan", "profile"), "rocelab.cli.carving"),
+    "plan of tenants": (printed_by("plan", "evpn-vxlan"), "rocelab.cli.tenants"),
     "doctor": (show_doctor, "rocelab.cli.doctor"),
     "list": (called(show_labs), "rocelab.cli.lifecycle"),
     "status": (called(show_status), "rocelab.cli.lifecycle"),
@@ -207,6 +218,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         printed_by("whatif", "zones-small", "drain z1-ctsw1 for 2h", *JOB),
         "rocelab.report.simulation.whatif",
     ),
+    "simulate models": (show_models, "rocelab.report.simulation.models"),
     "traffic": (
         called(show_job),
         "rocelab.report.job",
