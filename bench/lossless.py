@@ -23,7 +23,7 @@ from bench.campaign.pages import spread
 from bench.campaign.study import Measure, Series, Study
 from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, plan, run_job
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.base.quantities import BPS_PER_GBS
+from rocelab.base import quantities
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 
 SERVER_RATE_BPS = 100e9
@@ -205,11 +205,12 @@ def measure(lab: RunningLab, case: Case) -> Measured:
     before_s = busy_s()
     report = run_job(lab, JobSpec.model_validate(case.job))
     packets, payload_gbs = report.transport.data_packets, _median(report, "goodput")
+    most_gbs = case.most_bps / quantities.BPS_PER_GBS
     lossless = report.lossless
     pauses = None if lossless is None else lossless.transitions
     return Measured(
         problems=report.problems,
-        goodput=None if payload_gbs is None else payload_gbs * BPS_PER_GBS / case.most_bps,
+        goodput=None if payload_gbs is None else payload_gbs / most_gbs,
         jct_ratio=_median(report, "jct_ratio"),
         packets_per_s=packets / report.fidelity.elapsed_s,
         cpu_us=(busy_s() - before_s) * 1e6 / packets,

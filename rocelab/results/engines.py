@@ -20,7 +20,7 @@ class Engine(StrEnum):
 class PortModel(StrEnum):
     """When a packet leaves a port of the packet engine: LAB: as a lab's ports do, when its first
     bit does, and a port that was idle is ahead of its rate by a frame or by 200 us of the lab's
-    clock, whichever is more; hosts wake as a lab's, too (`rocelab.sim.packets.hosts`).
+    clock, whichever is more; hosts wake as in a lab, too (`rocelab.sim.packets.hosts`).
     STORE_AND_FORWARD: when its last bit does. CUT_THROUGH: behind its header, unless the next port
     is faster."""
 

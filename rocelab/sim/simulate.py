@@ -183,7 +183,7 @@ class Simulation:
     def hosts_in_words(self) -> str:
         """What hosts are taken for."""
         if self.options.ports is PortModel.LAB:
-            return "hosts wake as a lab's"
+            return "hosts wake as in a lab"
         if self.host_model is None:
             return TIMELESS
         return self.host_model.words

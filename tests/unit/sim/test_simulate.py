@@ -371,7 +371,7 @@ def test_rates_are_plotted_in_a_unit_of_their_size_as_wide_as_other_plots(
     figure, loads = plots.rates(slower), plots.heat(slower)
     assert figure is not None
     assert loads is not None
-    assert figure.axes[0].get_ylabel() == f"all transfers, {unit}"
+    assert figure.axes[0].get_ylabel() == f"all, on the wire, {unit}"
     assert figure.get_figwidth() == loads.get_figwidth()
 
 
@@ -764,7 +764,7 @@ def test_merged_sends_have_no_flow_completion_times() -> None:
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("alltoall", "slowdown: time over the least one"),
+        ("permutation", "slowdown: time over the least one"),
         (
             "pairs",
             "The slowdown of all flows (time over the least one, alone on the path) is within",
