@@ -302,7 +302,8 @@ def _by_scheme(comparison: Comparison, unit: Unit, value: Callable[[CellFigures]
         for qps in comparison.qps:
             cells = cells_of(comparison, placement, qps)
             job = cells[0].job
-            algorithm = job.get("algorithm", "ring") if job["pattern"] == "allreduce" else "direct"
+            is_ring = job["pattern"] == "allreduce"
+            algorithm = (job.get("algorithm") or "ring") if is_ring else "direct"
             rows.append(
                 (
                     job["pattern"],

@@ -185,7 +185,7 @@ def test_a_link_whose_flows_lose_packets_and_others_do_not_is_grey() -> None:
         assert verdict.cause is Cause.GREY_LINK
         assert suspects([way])[0] in verdict.links
         assert verdict.excess.lab_ns > 0
-        assert "2.00%" in verdict.evidence[0]
+        assert "(2%)" in verdict.evidence[0]
         assert "0 times, 0 sent again" in verdict.evidence[1]
 
 

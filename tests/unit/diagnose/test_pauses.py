@@ -60,6 +60,7 @@ def planned(ranks: tuple[str, ...] = ALL, pattern: str = "alltoall") -> JobPlan:
         "warmup_iterations": 0,
         "placement": list(ranks),
         "transport": {"qps": 2},
+        **({"in_flight": 1} if pattern == "alltoall" else {}),
     }
     return plan_job(fabric(), JobSpec.model_validate(job))
 

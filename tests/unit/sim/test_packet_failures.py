@@ -100,7 +100,8 @@ def test_queue_pairs_that_all_move_at_once_send_more_packets_than_there_was_room
 ) -> None:
     """Each has a port of its own, two packets on the way, and a port that is free."""
     flows = [Flow([4 * number], 20 * 4096) for number in range(60)]
-    program, (whole,), *others = arranged(flows)
+    program, (whole,), latency_s, *others = arranged(flows)
+    others = [np.full(240, latency_s[0]), *others]
     capacity_bps = np.full(240, whole.capacity_bps[0])
     other_way = there_and_back(Paths(np.arange(61), np.arange(2, 242, 4, dtype=np.int32)))
     first = replace(whole, capacity_bps=capacity_bps)
@@ -123,6 +124,7 @@ def simulation(
         "size": "2MB",
         "transport": {"ack_timeout": "100us"},
     }
+    job |= {} if "pattern" in keys else {"in_flight": 1}
     timeline = TimelineSpec(events=tuple(parse_event(event) for event in events))
     return Simulation(
         load_spec(find_lab(lab)),
