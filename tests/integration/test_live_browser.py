@@ -100,7 +100,7 @@ LOADED = (
 
 OUTAGE = re.compile(r"(f\d+): (?:out [^,]+, )?([\d,]+) lost .* → .*")
 
-STRIP_PX = 300
+STRIP_PX = 283
 """Of the strip Impact below a verdict of three lines, on a screen of 900: more would scroll."""
 
 TABS = 6
