@@ -33,7 +33,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
     scheme: SchemeSpec = TeScheme(kind="te")
     monkeypatch.setattr(processes, "read_scheme", lambda files: scheme)
     monkeypatch.setattr(processes, "idle_daemons", lambda lab, switch: ())
-    files = SimpleNamespace(root=tmp_path, faults=tmp_path / "faults")
+    files = SimpleNamespace(root=tmp_path, dataplane=tmp_path, faults=tmp_path / "faults")
     ControllerFiles(files).make()  # type: ignore[arg-type]
     lab = SimpleNamespace(
         fabric=build_fabric(lab_spec()),
@@ -44,7 +44,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
 
 
 def made_rounds(folder: Path, finished_s: list[float], took_s: float = 0.01) -> None:
-    log = RoundLog(ControllerFiles(SimpleNamespace(root=folder)).rounds)  # type: ignore[arg-type]
+    log = RoundLog(ControllerFiles(SimpleNamespace(dataplane=folder)).rounds)  # type: ignore[arg-type]
     for end_s in finished_s:
         log.write(Round(end_s - took_s, end_s, ("period",), 0, 0, 0, 0, 0, 0))
 
