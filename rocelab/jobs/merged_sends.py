@@ -77,6 +77,8 @@ def sends_of(
         case Pattern.BROADCAST:
             return _chain(_rings(ranks, group or ranks, channels), size_bytes, root)
         case Pattern.ALLTOALL | Pattern.ALLTOALLV:
+            if in_flight < ranks - 1:
+                check_exchanged(ranks * (ranks - 1) * channels)
             sizes = (
                 np.tile(_split(np.array(size_bytes), ranks), (ranks, 1))
                 if pattern is Pattern.ALLTOALL

@@ -332,7 +332,8 @@ def test_another_repeat_is_shown(opener: Opener) -> None:
 def test_without_a_script_and_in_print_the_tables_and_figures_say_it(opener: Opener) -> None:
     page = opener.at(scripts=False).page
     expect(page.locator("#replay")).to_be_hidden()
-    expect(page.locator("figure svg")).to_have_count(5)
+    # Each for screens of two widths.
+    expect(page.locator("figure svg")).to_have_count(2 * 5)
     expect(page.get_by_role("cell", name="carrier-down of rtsw1:ctsw2 ends").first).to_be_visible()
     printed = opener.at().page
     printed.emulate_media(media="print")
@@ -387,7 +388,7 @@ def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     assert page.locator("#state").evaluate("list => list.scrollHeight <= list.clientHeight")
     assert opened.red() == 0
     boxes = text_boxes(page)
-    assert [box["text"] for box in boxes].count("rate of each sender") == 1  # in the answer only
+    assert [box["text"] for box in boxes].count("goodput of each sender") == 1  # in the answer only
     assert cut(boxes) == []
     assert overlapping(boxes) == []
     assert opened.requests == [jobs_file.as_uri()]

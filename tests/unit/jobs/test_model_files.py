@@ -162,7 +162,7 @@ def test_a_matrix_of_tokens_is_read_from_beside_the_job(tmp_path: Path) -> None:
     [
         ("1,2\n", "1 rows of 2 tokens are not 1 or 4 rows of 8"),
         ("1,1,1,1,1,1,1,1\n" * 3, "3 rows of 8 tokens"),
-        ("9,1,1,1,1,1,1,1\n", "at most 50.0% can go to one"),
+        ("9,1,1,1,1,1,1,1\n", "at most 50% can go to one"),
         ("expert,1\n", "tokens.csv:1: expected a number of tokens, got 'expert'"),
         ("1,-2\n", "expected a number of tokens"),
         ("1,nan\n", "expected a number of tokens"),

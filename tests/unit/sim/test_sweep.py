@@ -630,9 +630,9 @@ def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) ->
     rows = run_sweep(sweep, tmp_path, one_thread, function=sweep_cells.closed_form)
     page = (tmp_path / "report.html").read_text()
     assert page == html(sweep_document(sweep, rows.rows))
-    # The time is drawn in the answer, for screens of two widths; busbw is folded.
-    assert page.count("<svg") == 3
-    assert page.count('class="at-wide"') == page.count('class="at-narrow"') == 1
+    # The time is drawn in the answer, and busbw folded, each for screens of two widths.
+    assert page.count("<svg") == 4
+    assert page.count('class="at-wide"') == page.count('class="at-narrow"') == 2
     assert '<td class="n">250 us</td>' in page
     for outside in ("<link", 'src="', "url(http"):
         assert outside not in page
