@@ -26,7 +26,7 @@ from rocelab.jobs.collectives import (
 from rocelab.jobs.in_switch import in_switch
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
-from rocelab.jobs.patterns.base import IN_SWITCH, PEERS_IN_FLIGHT, Algorithm
+from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm
 from rocelab.jobs.patterns.building import PIECE_BYTES
 from rocelab.jobs.workload import Sends, Step, Workload
 
@@ -52,7 +52,7 @@ def sends_of(
     group: int | None = None,
     root: int = 0,
     seed: int = 0,
-    in_flight: int = PEERS_IN_FLIGHT,
+    in_flight: int | None = None,
 ) -> Sends:
     """All that one rank sends another in one collective as one send, by source and destination.
 
@@ -60,7 +60,8 @@ def sends_of(
     are how many of its sends each is, `rounds` its longest chain. Merging loses when a pair's sends
     may begin. Rings keep every NIC busy throughout, but the first piece of a tree or a chain has to
     reach its end before the last rank receives anything: `fill_bytes`. The sends of an AlltoAll(v)
-    are not merged, and those beyond `in_flight` of a rank wait for earlier ones (`exchange`).
+    are not merged, and those beyond `in_flight` of a rank (None: none) wait for earlier ones
+    (`exchange`).
 
     Raises InputError if the numbers do not fit.
     """
@@ -77,7 +78,7 @@ def sends_of(
         case Pattern.BROADCAST:
             return _chain(_rings(ranks, group or ranks, channels), size_bytes, root)
         case Pattern.ALLTOALL | Pattern.ALLTOALLV:
-            if in_flight < ranks - 1:
+            if in_flight is not None and in_flight < ranks - 1:
                 check_exchanged(ranks * (ranks - 1) * channels)
             sizes = (
                 np.tile(_split(np.array(size_bytes), ranks), (ranks, 1))
@@ -103,7 +104,7 @@ def sends_of(
                     group=group,
                     root=root,
                     seed=seed,
-                    in_flight=in_flight,
+                    in_flight=in_flight or ranks,
                 )
             )
 
@@ -122,7 +123,7 @@ def _sums_of_schedule(planned: Schedule) -> Sends:
     return Sends(ends[:, 0], ends[:, 1], size, max(rounds, default=1), parts)
 
 
-def _phases(job: JobSpec, group: int | None, size_bytes: int, iterations: int) -> tuple[Sends, ...]:
+def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ...]:
     """A job's merged sends (`sends_of`) in consecutive parts: three for a hierarchical AllReduce
     (rings in groups, among groups, in groups again), one for every other collective."""
     if (job.pattern, job.algorithm) == (Pattern.ALLREDUCE, Algorithm.HIERARCHICAL) and group:
@@ -140,7 +141,7 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int, iterations: int) -
         group=group,
         root=job.root,
         seed=job.seed,
-        in_flight=in_flight_of(job, iterations),
+        in_flight=job.in_flight,
     )
     return (whole,)
 
@@ -153,15 +154,6 @@ def algorithm_of(job: JobSpec) -> Algorithm:
 def channels_of(job: JobSpec) -> int:
     """How many parts of a job's buffer go on independently."""
     return job.channels or 1
-
-
-def in_flight_of(job: JobSpec, iterations: int) -> int:
-    """How many others a rank of an AlltoAll(v) sends to at once: all, where a job does not say it
-    and more than MOST_IN_TURN sends would wait for one another."""
-    if job.in_flight is not None:
-        return job.in_flight
-    sends = iterations * job.ranks * (job.ranks - 1) * channels_of(job)
-    return PEERS_IN_FLIGHT if sends <= MOST_IN_TURN else job.ranks
 
 
 def workload_of(
@@ -187,7 +179,7 @@ def workload_of(
     compute_s = job.compute / 1e9
     if sends_in_order(job, iterations):
         return _ordered(schedule_of(job, group), iterations, compute_s, barrier)
-    phases = _phases(job, group if job.group is None else job.group, job.size, iterations)
+    phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
     for iteration in range(iterations):
         for phase, merged in enumerate(phases):
@@ -454,15 +446,15 @@ def check_exchanged(sends: int) -> None:
         )
 
 
-def exchange(sizes: Longs, channels: int = 1, in_flight: int = PEERS_IN_FLIGHT) -> Sends:
+def exchange(sizes: Longs, channels: int = 1, in_flight: int | None = None) -> Sends:
     """An AlltoAllv of bytes [source][destination], ranks x ranks: in each channel a rank sends to
-    `in_flight` others at once, as `rocelab.jobs.collectives.schedule` has it. What a rank keeps is
-    not sent.
+    `in_flight` others at once (None: to all), as `rocelab.jobs.collectives.schedule` has it. What a
+    rank keeps is not sent.
 
     Raises InputError for more than MOST_IN_TURN sends that wait for one another.
     """
     ranks = len(sizes)
-    if in_flight >= ranks - 1:
+    if in_flight is None or in_flight >= ranks - 1:
         source, destination = np.nonzero(sizes * (1 - np.eye(ranks, dtype=np.int64)))
         part = sizes[source, destination]
         return _at_once(source, destination, part, channels)
