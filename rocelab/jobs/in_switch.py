@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocelab.base.arrays import NONE, Bools, Longs
+from rocelab.base.arrays import NONE
 from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.patterns.building import parent_of
+from rocelab.jobs.summing import divided, summed, tree_of
 from rocelab.jobs.workload import Sends
 
 
 def in_switch(pattern: Pattern, ranks: int, size_bytes: int, group: int) -> Sends:
     """The sends of a collective among domains of `group` consecutive ranks: bytes per pair, those
     of the switch and those of the trees."""
-    parts = _divided(size_bytes, group)
+    parts = divided(np.array(size_bytes), group)
     # Of a gather each rank gets all, of a scatter it gives all: the other way has a part.
     both = parts if pattern is Pattern.ALLREDUCE else np.zeros_like(parts)
     local = size_bytes + both
@@ -32,49 +32,20 @@ def in_switch(pattern: Pattern, ranks: int, size_bytes: int, group: int) -> Send
     source, target = first + place, first + (place + 1) % group
     columns = [(source.ravel(), target.ravel(), np.tile(local, len(first)))]
     is_way = [np.arange(ranks) < 1]
-    domains, depth = len(first), 0
+    domains = len(first)
+    up, depth, longest = tree_of(domains)
     if domains > 1:
-        up = np.array([parent_of(position, domains) for position in range(1, domains)])
-        depth = _depth(up)
-        for tree, half in enumerate(_divided(parts, 2).T):
+        for tree, half in enumerate(divided(parts, 2).T):
             numbers = np.arange(domains)
             order = numbers if not tree else numbers[::-1] if domains % 2 == 0 else (numbers + 1)
             order = order % domains
-            child, parent = order[1:, None] * group + place, order[up][:, None] * group + place
+            child, parent = order[1:, None] * group + place, order[up[1:]][:, None] * group + place
             sizes = np.broadcast_to(half, child.shape).ravel()
             for ends in ((child, parent), (parent, child)):
                 columns.append((ends[0].ravel(), ends[1].ravel(), sizes))
-                lowest = np.isin(np.arange(1, domains), 2 ** np.arange(depth + 1))
+                lowest = np.isin(np.arange(1, domains), longest)
                 is_way.append((lowest[:, None] & (place == 0)).ravel() & (tree == 0))
     sources, targets, loads = (np.concatenate(column) for column in zip(*columns, strict=True))
-    way = np.concatenate(is_way)
-    return _summed(ranks, sources, targets, loads, way, 2 * depth + 1)
-
-
-def _summed(
-    ranks: int, source: Longs, target: Longs, sizes: Longs, way: Bools, rounds: int
-) -> Sends:
-    """One send a pair; those on the longest way are a chain of `rounds`."""
-    pairs, place = np.unique(source * ranks + target, return_inverse=True)
-    total, on_way = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), bool)
-    np.add.at(total, place, sizes)
-    np.logical_or.at(on_way, place, way)
-    sent = np.flatnonzero(total)
-    pairs, chain = pairs[sent], np.where(on_way[sent], 0, NONE).astype(np.int32)
-    ends = (pairs // ranks).astype(np.int32), (pairs % ranks).astype(np.int32)
-    return Sends(*ends, total[sent], rounds, chain=chain)
-
-
-def _divided(sizes: int | Longs, parts: int) -> Longs:
-    """Each size in parts that differ by a byte at most: sizes x parts."""
-    bounds = np.asarray(sizes)[..., None] * np.arange(parts + 1) // parts
-    return np.diff(bounds)
-
-
-def _depth(parents: Longs) -> int:
-    """The most edges from a position to the root, of which position p has parents[p - 1]."""
-    depth, at = 0, np.append(0, parents)
-    above = at.copy()
-    while at.any():
-        depth, at = depth + 1, above[at]
-    return depth + 1 if len(parents) else 0
+    chain = np.where(np.concatenate(is_way), 0, NONE).astype(np.int32)
+    load = np.stack((loads, loads > 0), axis=-1)
+    return summed(ranks, sources, targets, load, 2 * depth + 1, chain)

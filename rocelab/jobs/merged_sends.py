@@ -28,6 +28,7 @@ from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm
 from rocelab.jobs.patterns.building import PIECE_BYTES
+from rocelab.jobs.summing import divided, summed, tree_of
 from rocelab.jobs.workload import Sends, Step, Workload
 
 MOST_ORDERED = 2**15
@@ -81,14 +82,14 @@ def sends_of(
             if in_flight is not None and in_flight < ranks - 1:
                 check_exchanged(ranks * (ranks - 1) * channels)
             sizes = (
-                np.tile(_split(np.array(size_bytes), ranks), (ranks, 1))
+                np.tile(divided(np.array(size_bytes), ranks), (ranks, 1))
                 if pattern is Pattern.ALLTOALL
                 else _uneven_sizes(ranks, size_bytes, seed)
             )
             return exchange(sizes, channels, in_flight)
         case Pattern.GATHER:
             source = np.arange(ranks)
-            sizes = np.where(source == root, 0, _split(np.array(size_bytes), ranks))
+            sizes = np.where(source == root, 0, divided(np.array(size_bytes), ranks))
             return _at_once(source, np.full(ranks, root), sizes, channels)
         case Pattern.INCAST | Pattern.PAIRS | Pattern.PERMUTATION:
             pairs = np.array(point_to_point(pattern, ranks, seed), np.int64)
@@ -291,12 +292,6 @@ def _ordered(schedule: Schedule, iterations: int, compute_s: float, barrier: boo
     return Workload(schedule.ranks, tuple(steps), ordered=True)
 
 
-def _split(sizes: Longs, parts: int) -> Longs:
-    """Each size in parts that differ by a byte at most: sizes x parts."""
-    bounds = sizes[..., None] * np.arange(parts + 1) // parts
-    return np.diff(bounds)
-
-
 def _weighed(sizes: Longs) -> Longs:
     """Bytes and number of sends: sizes x 2. An empty send does not count."""
     return np.stack((sizes, sizes > 0), axis=-1)
@@ -304,7 +299,7 @@ def _weighed(sizes: Longs) -> Longs:
 
 def _chunks(ranks: int, channels: int, size_bytes: int) -> Longs:
     """The chunk of each rank and channel: ranks x channels x 2."""
-    return _weighed(_split(_split(np.array(size_bytes), ranks), channels))
+    return _weighed(divided(divided(np.array(size_bytes), ranks), channels))
 
 
 def _orders(ranks: int, group: int, channels: int) -> Ints:
@@ -335,18 +330,18 @@ def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
         load += total - np.roll(chunk, -1, axis=1)
     rounds = (ranks - 1) * (2 if pattern is Pattern.ALLREDUCE else 1)
     chain = np.zeros_like(orders)
-    summed = _summed(ranks, orders, np.roll(orders, -1, axis=1), load, rounds, chain)
-    return replace(summed, tokens=channels)
+    total = summed(ranks, orders, np.roll(orders, -1, axis=1), load, rounds, chain)
+    return replace(total, tokens=channels)
 
 
 def _chain(orders: Ints, size_bytes: int, root: int) -> Sends:
     """Every channel's part crosses each edge of its ring except the one into the root."""
     channels, ranks = orders.shape
-    part = _split(np.array(size_bytes), channels)
+    part = divided(np.array(size_bytes), channels)
     load = np.stack((part, -(-part // PIECE_BYTES)), axis=-1)[:, None]
     following = np.roll(orders, -1, axis=1)
     load = load * (following != root)[..., None]
-    chained = _summed(ranks, orders, following, load, ranks - 1, np.zeros_like(orders))
+    chained = summed(ranks, orders, following, load, ranks - 1, np.zeros_like(orders))
     return replace(chained, fill_bytes=(ranks - 2) * _piece_bytes(size_bytes, channels))
 
 
@@ -356,14 +351,8 @@ def _trees(orders: Ints, size_bytes: int, group: int) -> Sends:
     channels, ranks = orders.shape
     groups = orders.reshape(channels, -1, group)
     count = groups.shape[1]
-    position = np.arange(1, count)
-    step = position & -position
-    above = np.where(position // step % 4 == 1, position + step, position - step)
-    parent = np.append(0, np.where(above < count, above, position - step))
-    depth, at = 0, parent
-    while at.any():
-        depth, at = depth + 1, parent[at]
-    halves = _split(_split(np.array(size_bytes), channels), 2)
+    parent, depth, longest = tree_of(count)
+    halves = divided(divided(np.array(size_bytes), channels), 2)
     load = np.stack((halves, -(-halves // PIECE_BYTES)), axis=-1)
     others = groups[:, ::-1] if count % 2 == 0 else np.roll(groups, -1, axis=1)
     both = np.stack((groups, others), axis=1)
@@ -374,19 +363,16 @@ def _trees(orders: Ints, size_bytes: int, group: int) -> Sends:
     child = both.reshape(channels, 2, ranks)[..., 1:]
     towards = towards.reshape(channels, 2, ranks)[..., 1:]
     source, destination = np.stack((child, towards)), np.stack((towards, child))
-    # Position 1 is a leaf on the lowest level: its way up and down has the most rounds.
-    lowest = 2 ** np.arange((count - 1).bit_length())
-    ends = np.concatenate((lowest * group, np.arange(group, 2 * group)[: group * (count > 1)]))
-    if count == 1:
-        ends = np.arange(1, group)
+    last = group if count > 1 else 0
+    ends = np.concatenate((longest * group, last + np.arange(1, group)))
     chain = np.full(source.shape, NONE, np.int32)
-    chain[:, 0, 0, np.unique(ends) - 1] = 0
-    rounds = 2 * (depth + (count > 1) + group - 1)
+    chain[:, 0, 0, ends - 1] = 0
+    rounds = 2 * (depth + group - 1)
     # A single piece takes the time of two per round, because two ranks send to one or one to two,
     # except next to the root. The time of all pieces includes that of two rounds both ways.
     fill_bytes = max(0, 2 * rounds - 6) * _piece_bytes(size_bytes, 2 * channels)
-    summed = _summed(ranks, source, destination, load[:, :, None], rounds, chain)
-    return replace(summed, fill_bytes=fill_bytes)
+    total = summed(ranks, source, destination, load[:, :, None], rounds, chain)
+    return replace(total, fill_bytes=fill_bytes)
 
 
 def _piece_bytes(size_bytes: int, parts: int) -> int:
@@ -404,7 +390,7 @@ def _hierarchical(ranks: int, channels: int, size_bytes: int, group: int) -> Sen
     )
     load = np.stack((size, parts), axis=-1)
     rounds = sum(int(phase.rounds) for phase in phases)
-    return _summed(ranks, source, destination, load, rounds, np.zeros_like(source))
+    return summed(ranks, source, destination, load, rounds, np.zeros_like(source))
 
 
 def _hierarchical_phases(
@@ -429,10 +415,10 @@ def _hierarchical_phases(
 
     def within(load: Longs) -> Sends:
         load = np.broadcast_to(load, among.shape)
-        summed = _summed(ranks, rank, next_member, load, group - 1, of_group)
-        return replace(summed, tokens=groups * channels)
+        total = summed(ranks, rank, next_member, load, group - 1, of_group)
+        return replace(total, tokens=groups * channels)
 
-    through = _summed(ranks, rank, next_group, among, 2 * (groups - 1), of_place)
+    through = summed(ranks, rank, next_group, among, 2 * (groups - 1), of_place)
     return within(reduced), replace(through, tokens=channels), within(spread)
 
 
@@ -455,14 +441,16 @@ def exchange(sizes: Longs, channels: int = 1, in_flight: int | None = None) -> S
     """
     ranks = len(sizes)
     if in_flight is None or in_flight >= ranks - 1:
-        source, destination = np.nonzero(sizes * (1 - np.eye(ranks, dtype=np.int64)))
+        others = sizes.copy()
+        np.fill_diagonal(others, 0)
+        source, destination = np.nonzero(others)
         part = sizes[source, destination]
         return _at_once(source, destination, part, channels)
     check_exchanged(ranks * (ranks - 1) * channels)
     channel, step, source = np.indices((channels, ranks - 1, ranks)).reshape(3, -1)
     distance = (channel * (ranks - 1) // channels + step) % (ranks - 1) + 1
     destination = (source + distance) % ranks
-    part = _split(sizes, channels)[source, destination, channel]
+    part = divided(sizes, channels)[source, destination, channel]
     sent = np.flatnonzero(part)
     ends = source[sent].astype(np.int32), destination[sent].astype(np.int32)
     turn = ((channel * ranks + source) * in_flight + step % in_flight)[sent].astype(np.int32)
@@ -491,29 +479,4 @@ def _at_once(source: Longs, destination: Longs, sizes: Longs, channels: int) -> 
         destination[sent].astype(np.int32),
         sizes[sent],
         parts=np.minimum(sizes[sent], channels),
-    )
-
-
-def _summed(
-    ranks: int, source: Ints, destination: Ints, load: Longs, rounds: int, chain: Ints
-) -> Sends:
-    """The sums of bytes and parts (`load`, ... x 2) per pair; a pair is in a chain if one of its
-    sends is."""
-    load = np.broadcast_to(load, (*source.shape, 2)).reshape(-1, 2)
-    pair, place = np.unique(
-        source.reshape(-1).astype(np.int64) * ranks + destination.reshape(-1), return_inverse=True
-    )
-    total = np.zeros((len(pair), 2), np.int64)
-    np.add.at(total, place, load)
-    of_pair = np.full(len(pair), NONE, np.int32)
-    np.maximum.at(of_pair, place.reshape(-1), chain.reshape(-1))
-    sent = total[:, 1] > 0
-    pair, total, of_pair = pair[sent], total[sent], of_pair[sent]
-    return Sends(
-        (pair // ranks).astype(np.int32),
-        (pair % ranks).astype(np.int32),
-        total[:, 0].copy(),
-        rounds,
-        total[:, 1].copy(),
-        of_pair,
     )

@@ -63,10 +63,13 @@ LL_MOST_GBS: Sequence[tuple[float, _Three]] = (
 """busbw of LL in one server, two, and more (llMaxBws), by the least bandwidth of a GPU's NVLink:
 Blackwell, Hopper, Ampere."""
 
+LL128_SHARE = 0.92
+"""Of a ring's bandwidth that LL128 is taken to reach."""
+
 TREE_SHARE = 0.92
 TREE_LL_SHARE = 1 / 3.8
 RING_PLATEAU = 1.4
-"""How much longer a ring's latency is between servers once chunks have 64 bytes or more."""
+"""How much longer a ring's latency is between servers once a rank's part has 64 bytes or more."""
 
 TREE_CORRECTION: dict[Protocol, tuple[float, ...]] = {
     Protocol.LL: (
@@ -160,6 +163,11 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
         nic_gbs,
         nic_gbs if local is None else local.bandwidth_bps / 8e9,
     )
+    if job.algorithm in IN_SWITCH and not merges:
+        raise InputError(
+            f"{job.algorithm} is done by the switch of an NVLink domain, which only a fluid has",
+            hint="use --engine fluid, or another algorithm",
+        )
     if job.algorithm is Algorithm.HIERARCHICAL:
         cost = tuned(job.algorithm, job.protocol or Protocol.SIMPLE, hosts.model)
     else:
@@ -264,7 +272,7 @@ def estimate_us(
             if protocol is Protocol.LL:
                 bus_gbs = min(_ll_most_gbs(shape), bus_gbs * WIRE_SHARE[protocol])
             elif protocol is Protocol.LL128:
-                bus_gbs *= TREE_SHARE
+                bus_gbs *= LL128_SHARE
             between = 0 if domains == 1 else steps * (domains - 1) // (ranks - 1)
             latency_us += (steps - between) * local_us + between * network_us
             is_flat = protocol is Protocol.SIMPLE and domains > 1 and size_bytes >= 64 * ranks

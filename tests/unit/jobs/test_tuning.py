@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
 from rocelab.hosts.model import HostModel, LocalFabric, LocalKind
+from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.collectives import Pattern, schedule
 from rocelab.jobs.in_switch import in_switch
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.patterns.base import Algorithm, Protocol
-from rocelab.jobs.tuning import Shape, estimate_us, tune, tuned
+from rocelab.jobs.tuning import Shape, estimate_us, tune, tuned, tuned_job
 
 GIB = 2**30
 
@@ -136,3 +139,17 @@ def test_a_lab_has_no_such_switch() -> None:
     with pytest.raises(InputError, match="no lab has") as caught:
         schedule(Pattern.ALLREDUCE, 8, 8000, algorithm=Algorithm.NVLS)
     assert "--host-model" in (caught.value.hint or "")
+
+
+def test_a_job_takes_all_rails_and_says_which_engine_has_a_switch() -> None:
+    rank = np.arange(16, dtype=np.int32)
+    hosts = RankHosts(server(), rank // 8, rank // 8, rank % 8, 400e9)
+    job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 16, "size": "1GB"})
+    made, cost = tuned_job(job, hosts, merges=True)
+    assert cost is not None
+    assert (made.channels, made.group, made.algorithm) == (8, 8, Algorithm.NVLS_TREE)
+    assert tuned_job(job, hosts, merges=False)[0].algorithm is Algorithm.RING
+    forced = job.model_copy(update={"algorithm": Algorithm.NVLS_TREE})
+    with pytest.raises(InputError, match="which only a fluid has") as caught:
+        tuned_job(forced, hosts, merges=False)
+    assert "--engine fluid" in (caught.value.hint or "")
