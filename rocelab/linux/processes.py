@@ -20,7 +20,7 @@ from rocelab.base.errors import MachineError
 from rocelab.linux.bracket import Bracket, realtime_ns, spanning
 
 KILL_TIMEOUT_S = 10.0
-STOP_TIMEOUT_S, STOP_STEP_S = 0.1, 0.0001
+STOP_TIMEOUT_S, STOP_STEP_S = 10.0, 0.0001
 MOST_AT_ONCE = 256
 """Processes that are killed before any is awaited: each takes a file descriptor until it is gone,
 and a limit of 1024 descriptors is common."""
@@ -91,24 +91,26 @@ def _kill_some(
 
 def stop(pids: Iterable[int], is_meant: Callable[[int], bool] = lambda _: True) -> Bracket | None:
     """SIGSTOP each process that still exists, if `is_meant` as in `kill_and_wait`. Returns when
-    they stopped, None if there was none.
+    they stopped, None if there was none. Raises MachineError if one goes on.
 
     It waits for each: the kernel stops a process that runs on another CPU a moment after the
-    signal.
+    signal, and one that waits for a CPU when it gets one.
     """
-    chosen = list(pids)
-    sent = _signal(chosen, signal.SIGSTOP, is_meant)
-    if sent is None:
-        return None
+    sent = _signal(pids, signal.SIGSTOP, is_meant)
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while any(map(is_running, chosen)) and time.monotonic() < deadline:
-        time.sleep(STOP_STEP_S)
-    return Bracket(sent.before_ns, realtime_ns())
+    for pid in sent:
+        while is_running(pid):
+            if time.monotonic() > deadline:
+                raise MachineError(f"process {pid} does not stop on SIGSTOP")
+            time.sleep(STOP_STEP_S)
+    before = spanning([*sent.values()]) if sent else None
+    return Bracket(before.before_ns, realtime_ns()) if before else None
 
 
 def resume(pids: Iterable[int]) -> Bracket | None:
     """SIGCONT each process that still exists. Returns when, None if there was none."""
-    return _signal(pids, signal.SIGCONT, lambda _: True)
+    sent = _signal(pids, signal.SIGCONT, lambda _: True)
+    return spanning([*sent.values()]) if sent else None
 
 
 def is_stopped(pid: int) -> bool:
@@ -189,8 +191,9 @@ def _state(pid: int) -> str:
 
 def _signal(
     pids: Iterable[int], number: signal.Signals, is_meant: Callable[[int], bool]
-) -> Bracket | None:
-    brackets = []
+) -> Mapping[int, Bracket]:
+    """When each process that exists and is meant was signalled."""
+    sent = {}
     for pid in pids:
         try:
             descriptor = os.pidfd_open(pid)
@@ -198,9 +201,9 @@ def _signal(
             continue
         try:
             if is_meant(pid):
-                brackets.append(Bracket.of(partial(signal.pidfd_send_signal, descriptor, number)))
+                sent[pid] = Bracket.of(partial(signal.pidfd_send_signal, descriptor, number))
         except ProcessLookupError:
             continue
         finally:
             os.close(descriptor)
-    return spanning(brackets) if brackets else None
+    return sent
