@@ -17,7 +17,7 @@ from rocelab.base.kinds import check_keys, in_order
 from rocelab.base.units import DurationNs
 from rocelab.base.wording import RefusedError, listed
 from rocelab.jobs.job import JobSpec, RanksPlaced
-from rocelab.jobs.model_files import with_files
+from rocelab.jobs.model_files import MODEL_FILES
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, TransportSpec
 from rocelab.jobs.workloads import WORKLOADS, WorkloadSpec
@@ -25,7 +25,8 @@ from rocelab.labfile.base import Name, SpecModel
 from rocelab.labfile.catalog import JOBS, find
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED
-from rocelab.labfile.servers import HostModelBlock, with_host_models
+from rocelab.labfile.references import with_contents
+from rocelab.labfile.servers import HOST_MODELS, HostModelBlock
 from rocelab.labfile.source import read_source
 
 KINDS = ("collective", *in_order(WORKLOADS))
@@ -224,10 +225,10 @@ def load_jobs(file: str | Path) -> tuple[SimulatedJob, ...]:
     A lab's job file, which has `pattern` at its top, is one job.
     """
     path = find_jobs(file) if isinstance(file, str) else file
-    source = with_host_models(read_source(path), path)
+    source = with_contents(read_source(path), path, (*HOST_MODELS, *MODEL_FILES))
     if isinstance(source.data, dict) and "pattern" in source.data:
         return (collective_job(validate(source, JobSpec)),)
-    jobs = validate(with_files(source, path), JobsSpec).jobs
+    jobs = validate(source, JobsSpec).jobs
     return tuple(named_in(path, job) for job in jobs)
 
 

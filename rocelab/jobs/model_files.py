@@ -16,11 +16,10 @@ from rocelab.base.files import NotTextError, read_input, text_of
 from rocelab.base.wording import KeyPath, counted, described, did_you_mean, listed, printable, shown
 from rocelab.jobs.experts import MOST_TOKENS
 from rocelab.labfile.reference import named_by
-from rocelab.labfile.source import Data, YamlSource, raise_problems, read_source
+from rocelab.labfile.references import EACH, Content, FileReference, Naming
+from rocelab.labfile.source import Data, raise_problems, read_source
 
 MOST_BYTES = 2**24
-BLOCKS = ("training", "inference")
-ROUTINGS = ("routing", "decode_routing")
 
 TYPES = (
     "llama",
@@ -85,54 +84,36 @@ _UNIFORM: Mapping[str, tuple[Callable[[Data], bool], str]] = {
 """Keys of what a shape cannot say, and the values with which they say nothing."""
 
 
-def with_files(source: YamlSource, path: Path) -> YamlSource:
-    """A file of jobs with the contents of the files that its models name. Raises SpecError."""
-    jobs = source.data.get("jobs")
-    if not isinstance(jobs, list):
-        return source
-    data: list[Data] = []
-    lines, files = dict(source.lines), dict(source.files)
-    for number, job in enumerate(jobs):
-        if isinstance(job, dict):
-            here: KeyPath = ("jobs", number)
-            job = {
-                key: _with_contents(value, (*here, key), path, lines, files)
-                if key in BLOCKS and isinstance(value, dict)
-                else value
-                for key, value in job.items()
-            }
-        data.append(job)
-    return YamlSource(source.file, {**source.data, "jobs": data}, lines, files)
+def _config(naming: Naming) -> Content | None:
+    if not isinstance(naming.value, str):
+        return None
+    path = naming.folder / naming.value
+    with named_by(naming.path, path):
+        shape, lines = read_config(path)
+    return Content(shape, printable(str(path)), lines)
 
 
-def _with_contents(
-    block: dict[str, Data],
-    here: KeyPath,
-    path: Path,
-    lines: dict[KeyPath, int],
-    files: dict[KeyPath, str],
-) -> dict[str, Data]:
-    changed = dict(block)
-    model = block.get("model")
-    if isinstance(model, dict) and isinstance(config := model.get("config"), str):
-        named = path.parent / config
-        with named_by(path, named):
-            shape, of_keys = read_config(named)
-        beside = {key: value for key, value in model.items() if key != "config"}
-        changed["model"] = {**shape, **beside}
-        for place, line in of_keys.items():
-            if not place or place[0] not in beside:
-                files[(*here, "model", *place)] = printable(str(named))
-                lines[(*here, "model", *place)] = line
-    for name in ROUTINGS:
-        routing = block.get(name)
-        if isinstance(routing, dict) and isinstance(tokens := routing.get("tokens"), str):
-            named = path.parent / tokens
-            with named_by(path, named):
-                changed[name] = {**routing, "tokens": read_tokens(named)}
-            files[(*here, name, "tokens")] = printable(str(named))
-            lines[(*here, name, "tokens")] = 1
-    return changed
+def _tokens(naming: Naming) -> Content | None:
+    if not isinstance(naming.value, str):
+        return None
+    path = naming.folder / naming.value
+    with named_by(naming.path, path):
+        tokens = read_tokens(path)
+    return Content(tokens, printable(str(path)), {(): 1})
+
+
+MODEL_FILES = tuple(
+    reference
+    for block in ("training", "inference")
+    for reference in (
+        FileReference(("jobs", EACH, block, "model", "config"), _config, ()),
+        *(
+            FileReference(("jobs", EACH, block, routing, "tokens"), _tokens)
+            for routing in ("routing", "decode_routing")
+        ),
+    )
+)
+"""A model's config.json, whose keys those of the block replace, and matrices of tokens."""
 
 
 def read_config(path: Path) -> tuple[dict[str, Data], dict[KeyPath, int]]:

@@ -14,8 +14,9 @@ from rocelab.base.wording import KeyPath, RefusedError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.keys import KEYS
 from rocelab.labfile.load import validate
+from rocelab.labfile.references import with_contents
 from rocelab.labfile.scalars import read_scalar
-from rocelab.labfile.servers import with_host_models
+from rocelab.labfile.servers import HOST_MODELS
 from rocelab.labfile.source import Data, YamlSource, read_source
 
 _LISTS = ("starts",)
@@ -23,7 +24,7 @@ _LISTS = ("starts",)
 
 def job_from_file(path: Path) -> JobSpec:
     """The job that a YAML file describes. Raises SpecError with every problem."""
-    source = with_host_models(read_source(path), path)
+    source = with_contents(read_source(path), path, HOST_MODELS)
     if "jobs" in source.data:
         raise SpecError(
             [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocelab.labfile.references import Content, FileReference, Naming
 from rocelab.labfile.source import Data, YamlSource
 from rocelab.labfile.table import TableFormat, read_table
 
@@ -46,3 +47,15 @@ def _link(row: dict[str, Data]) -> dict[str, Data]:
         if node is not None:
             link[end] = node if port is None else f"{node}:{port}"
     return link
+
+
+def _cables(naming: Naming) -> Content | None:
+    if not isinstance(naming.value, str):
+        return None
+    source = read_cables(naming.folder / naming.value)
+    lines = {path[1:]: line for path, line in source.lines.items() if path}
+    return Content(source.data["links"], source.file, lines)
+
+
+CABLE_LISTS = (FileReference(("fabric", "cables"), _cables, ("links",)),)
+"""The list of cables that a lab's file names, whose links follow those that it has itself."""

@@ -9,9 +9,9 @@ record or a result needs no other file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
@@ -21,6 +21,8 @@ from rocelab.base.wording import RefusedError, listed, printable, shown
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.catalog import tree_of
 from rocelab.labfile.frr_file import START_ORDER, read_frr_file
+from rocelab.labfile.references import Content, FileReference, Naming
+from rocelab.labfile.source import Data, YamlSource
 
 MOST_FILE_BYTES = 2**20
 MOST_TEMPLATES = 500
@@ -113,18 +115,39 @@ class ExpectSpec(SpecModel):
     ] = Field(default_factory=dict)
 
 
-def read_files(
-    config: ConfigSpec | None, templates: TemplatesSpec | None, file: Path, switches: Iterable[str]
-) -> Iterator[tuple[str, Any]]:
-    """`config` and `templates` with what their files hold: pairs of key and block. A block that has
-    texts already, as in a result, is left as it is. Raises SpecError."""
-    if config is not None and not config.texts:
-        paths = {name: config.path_of(name) for name in switches}
-        texts = _configurations({name: path for name, path in paths.items() if path}, file)
-        yield "config", config.model_copy(update={"texts": texts})
-    if templates is not None and not templates.texts:
-        texts = _templates(templates.folder, file)
-        yield "templates", templates.model_copy(update={"texts": texts})
+def configurations(switches: Callable[[YamlSource], Iterable[str]]) -> tuple[FileReference, ...]:
+    """The files that `routing` names. `switches` gives the names of a lab's switches, or raises
+    SpecError. A block that has texts already, as in a result, is left as it is."""
+
+    def config(naming: Naming) -> Content | None:
+        if _has_texts(naming.value):
+            return None
+        names = switches(naming.source)
+        spec = ConfigSpec.model_validate(naming.value)
+        paths = {name: spec.path_of(name) for name in names}
+        texts = _configurations({name: path for name, path in paths.items() if path}, naming.path)
+        return _block(spec, texts)
+
+    def templates(naming: Naming) -> Content | None:
+        if _has_texts(naming.value):
+            return None
+        switches(naming.source)
+        spec = TemplatesSpec.model_validate(naming.value)
+        return _block(spec, _templates(spec.folder, naming.path))
+
+    return (
+        FileReference(("routing", "config"), config),
+        FileReference(("routing", "templates"), templates),
+    )
+
+
+def _has_texts(value: Data) -> bool:
+    """Whether nothing is to be read: the block has its texts, or is none."""
+    return value is None or (isinstance(value, dict) and bool(value.get("texts")))
+
+
+def _block(spec: ConfigSpec | TemplatesSpec, texts: Texts) -> Content:
+    return Content({**spec.model_dump(mode="json"), "texts": dict(texts)})
 
 
 def _configurations(paths: Mapping[str, str], file: Path) -> dict[str, str]:

@@ -6,21 +6,29 @@ files that it names hold.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from rocelab.labfile.base import is_name
+from rocelab.labfile.cables import CABLE_LISTS
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.configuration import read_files
+from rocelab.labfile.configuration import configurations
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.networks import NetworksFile
-from rocelab.labfile.profiles import with_profiles
+from rocelab.labfile.profiles import PROFILES
 from rocelab.labfile.references import by_network, with_contents
-from rocelab.labfile.servers import with_host_models
-from rocelab.labfile.source import YamlSource, read_source
+from rocelab.labfile.servers import HOST_MODELS
+from rocelab.labfile.source import read_source
 from rocelab.labfile.splitting import split_graph
 from rocelab.labfile.validation import Model
 from rocelab.labfile.validation import validate as validate
+
+NETWORK_FILES = (*CABLE_LISTS, *PROFILES, *HOST_MODELS)
+"""The files that a network of a lab with several names."""
+LAB_FILES = (
+    *NETWORK_FILES,
+    *configurations(lambda source: validate(source, LabSpec).switches),
+)
+"""The files that the file of a lab with one network names."""
 
 
 def load_spec(path: Path) -> LabSpec:
@@ -28,18 +36,10 @@ def load_spec(path: Path) -> LabSpec:
     with every problem of a stage."""
     source = read_source(path)
     if "networks" in source.data:
-        source = split_graph(with_contents(source, path.parent))
-        return validate(by_network(source, partial(_with_files, path)), NetworksFile).lab
-    spec = validate(_with_files(path, source), LabSpec)
-    routing = spec.routing
-    if routing.config is None and routing.templates is None:
-        return spec
-    held = dict(read_files(routing.config, routing.templates, path, spec.switches))
-    return spec.model_copy(update={"routing": routing.model_copy(update=held)})
-
-
-def _with_files(path: Path, source: YamlSource) -> YamlSource:
-    return with_host_models(with_profiles(with_contents(source, path.parent), path), path)
+        source = split_graph(with_contents(source, path, CABLE_LISTS))
+        networks = by_network(source, lambda part: with_contents(part, path, NETWORK_FILES))
+        return validate(networks, NetworksFile).lab
+    return validate(with_contents(source, path, LAB_FILES), LabSpec)
 
 
 def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 from rocelab.base.data import shipped
 from rocelab.base.wording import RefusedError, name_hint, shown
 from rocelab.labfile.profile import ProfileSpec
 from rocelab.labfile.reference import named_by
+from rocelab.labfile.references import EACH, Content, FileReference, Naming
 from rocelab.labfile.sonic import read_profile
-from rocelab.labfile.source import Data, YamlSource
 
 
 def profile_names() -> tuple[str, ...]:
@@ -31,35 +29,24 @@ def catalog_profile(name: str) -> ProfileSpec:
     return read_profile(name, [shipped("profiles") / name])
 
 
-def with_profiles(source: YamlSource, path: Path) -> YamlSource:
-    """A lab's file, at `path`, with the contents of the switch profiles that it names by their
-    files. Raises SpecError."""
-    queues = source.data.get("queues")
-    if not isinstance(queues, dict):
-        return source
-    blocks = dict(queues)
-    for key in ("roles", "links"):
-        parts = blocks.get(key)
-        if isinstance(parts, dict):
-            blocks[key] = {name: _with_profile(part, path) for name, part in parts.items()}
-    return replace(source, data={**source.data, "queues": _with_profile(blocks, path)})
-
-
-def _with_profile(block: Data, path: Path) -> Data:
-    """A block of keys, with what the files of its `profile` hold in place of their names."""
-    if not isinstance(block, dict):
-        return block
-    value = block.get("profile")
-    names = value if isinstance(value, list) else [value]
-    texts = [name for name in names if isinstance(name, str)]
-    if not texts or len(texts) < len(names):
-        return block
-    if isinstance(value, str) and not (path.parent / value).exists():
-        return block  # a name of the catalog, or one that is nowhere
-    paths = [path.parent / text for text in texts]
+def _profile(naming: Naming) -> Content | None:
+    """What the files of a block's `profile` hold. Raises SpecError."""
+    value = naming.value
+    texts = value if isinstance(value, list) else [value]
+    paths = [naming.folder / text for text in texts if isinstance(text, str)]
+    if not paths or len(paths) < len(texts):
+        return None
+    first = paths[0]
+    if isinstance(value, str) and not first.exists():
+        return None  # a name of the catalog, or one that is nowhere
     with ExitStack() as stack:
-        for named in paths:
-            stack.enter_context(named_by(path, named))
-        first = paths[0]
+        for path in paths:
+            stack.enter_context(named_by(naming.path, path))
         profile = read_profile(first.name if first.is_dir() else first.stem, paths)
-    return {**block, "profile": profile.model_dump(mode="json", exclude_none=True)}
+    return Content(profile.model_dump(mode="json", exclude_none=True))
+
+
+PROFILES = tuple(
+    FileReference(("queues", *place, "profile"), _profile)
+    for place in ((), ("roles", EACH), ("links", EACH))
+)

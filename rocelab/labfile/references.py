@@ -1,19 +1,39 @@
-"""The files that a lab's file names: what they hold becomes part of the spec when it is loaded.
+"""The files that a lab's or a job's file names: what they hold becomes part of it when it is read.
 
-A record or a result then needs no file beside itself. A key whose value names files is a
-`FileReference` in `REFERENCES`; its reader gives the values that stand there instead, with their
-lines. Paths are relative to the folder of the lab's file.
+A record or a result then needs no file beside itself. A key whose value may name files is a
+`FileReference`, which the module that reads those files makes; `load_spec` and `load_jobs` list
+theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocelab.base.wording import KeyPath
-from rocelab.labfile.cables import read_cables
+from rocelab.base.errors import InputError, Problem, SpecError
+from rocelab.base.wording import KeyPath, dotted
 from rocelab.labfile.source import Data, YamlSource
+
+EACH = "*"
+"""In a reference's key: every name of a block, and every place of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A value that may name files."""
+
+    source: YamlSource
+    """The file that has the value, with what was read so far."""
+    path: Path
+    """Where that file is. Paths are relative to its folder."""
+    key: KeyPath
+    value: Data
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the naming file."""
+        return self.path.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,77 +41,103 @@ class Content:
     """What stands for a key that names files."""
 
     data: Data
+    file: str | None = None
+    """The file that problems name; None: the one that has the key."""
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
-    """The line of each value in its file, by its key path below the key."""
-    files: Mapping[KeyPath, str] = field(default_factory=dict)
-    """The file that holds each value, by its key path below the key."""
+    """The line of each value in `file`, by its key path below `data`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileReference:
-    """A key whose text names files."""
+    """A key whose value may name files."""
 
-    block: tuple[str, ...]
-    """Where the key stands."""
-    key: str
-    target: str
-    """The key of the block that holds the contents, which may be the same."""
-    read: Callable[[Path, str], Content]
-    """Given the folder of the lab's file and the text, the contents. Raises SpecError."""
-
-
-def _cables(folder: Path, text: str) -> Content:
-    source = read_cables(folder / text)
-    lines = {path[1:]: line for path, line in source.lines.items() if path}
-    return Content(source.data["links"], lines, {(): source.file})
+    key: tuple[str, ...]
+    read: Callable[[Naming], Content | None]
+    """The contents; None if the value names no file. Raises InputError."""
+    target: tuple[str, ...] | None = None
+    """Where the contents stand, from the block that has the key; None: in place of the key. A list
+    that is there already goes on with them, and what a block there says itself is left."""
 
 
-REFERENCES = (FileReference(("fabric",), "cables", "links", _cables),)
-
-
-def with_contents(source: YamlSource, folder: Path) -> YamlSource:
-    """The lab's file with the contents of the files that it names. Raises SpecError."""
-    for reference in REFERENCES:
-        block: object = source.data
-        for key in reference.block:
-            block = block.get(key) if isinstance(block, dict) else None
-        if isinstance(block, dict) and isinstance(block.get(reference.key), str):
-            source = _resolved(source, reference, folder)
+def with_contents(
+    source: YamlSource, path: Path, references: Iterable[FileReference]
+) -> YamlSource:
+    """The file at `path` with the contents of the files that it names. Raises SpecError."""
+    for reference in references:
+        for key, value in list(_values(source.data, reference.key)):
+            try:
+                content = reference.read(Naming(source, path, key, value))
+            except SpecError:
+                raise
+            except InputError as error:
+                problem = Problem(
+                    source.file, source.line(key), dotted(key), error.message, error.hint
+                )
+                raise SpecError([problem]) from None
+            if content is not None:
+                target = key[-1:] if reference.target is None else reference.target
+                source = _resolved(source, key, (*key[:-1], *target), content)
     return source
 
 
-def _resolved(source: YamlSource, reference: FileReference, folder: Path) -> YamlSource:
-    data = dict(source.data)
-    block = data
-    for key in reference.block:
-        inner = block[key]
-        assert isinstance(inner, dict)
-        block[key] = block = dict(inner)
-    text = block.pop(reference.key)
-    assert isinstance(text, str)
-    content = reference.read(folder, text)
-    here: KeyPath = (*reference.block, reference.target)
-    before = block.get(reference.target)
-    offset = len(before) if isinstance(before, list) else 0
-    if isinstance(before, list) and isinstance(content.data, list):
-        block[reference.target] = [*before, *content.data]
-    else:
-        block[reference.target] = content.data
+def _values(data: Data, key: KeyPath, above: KeyPath = ()) -> Iterator[tuple[KeyPath, Data]]:
+    """The values whose key path is like `key`, with their paths."""
+    if not key:
+        yield above, data
+        return
+    name, below = key[0], key[1:]
+    if isinstance(data, dict):
+        for at in data if name == EACH else key[:1]:
+            if at in data:
+                yield from _values(data[at], below, (*above, at))
+    elif isinstance(data, list):
+        for place, value in enumerate(data):
+            if name in (EACH, place):
+                yield from _values(value, below, (*above, place))
 
-    def placed(path: KeyPath) -> KeyPath:
-        if offset and path and isinstance(path[0], int):
-            path = (path[0] + offset, *path[1:])
-        return (*here, *path)
 
-    lines = dict(source.lines)
-    lines.setdefault(here, source.line((*reference.block, reference.key)) or 1)
-    lines.update((placed(path), line) for path, line in content.lines.items() if path or not offset)
-    files = dict(source.files)
-    if offset and () in content.files and isinstance(content.data, list):
-        files.update((placed((index,)), content.files[()]) for index in range(len(content.data)))
-    else:
-        files.update((placed(path), file) for path, file in content.files.items())
-    return YamlSource(source.file, data, lines, files)
+def _changed(data: Data, path: KeyPath, change: Callable[[Data], Data]) -> Data:
+    """A copy of `data` with the value at `path` changed. What is missing is None before."""
+    if not path:
+        return change(data)
+    if isinstance(data, list):
+        assert isinstance(path[0], int)
+        items = list(data)
+        items[path[0]] = _changed(items[path[0]], path[1:], change)
+        return items
+    assert isinstance(data, dict) and isinstance(path[0], str)
+    return {**data, path[0]: _changed(data.get(path[0]), path[1:], change)}
+
+
+def _without(block: Data, name: str | int) -> Data:
+    assert isinstance(block, dict)
+    return {key: value for key, value in block.items() if key != name}
+
+
+def _resolved(source: YamlSource, key: KeyPath, here: KeyPath, content: Content) -> YamlSource:
+    """The file with the content at `here`, and without the value at `key`."""
+    rest = _changed(source.data, key[:-1], lambda block: _without(block, key[-1]))
+    before = next((value for _, value in _values(rest, here)), None)
+    # Where each part of the content is placed, by its path below the content.
+    parts: dict[KeyPath, KeyPath] = {(): ()}
+    data = content.data
+    if isinstance(before, list) and isinstance(data, list):
+        parts = {(place,): (len(before) + place,) for place in range(len(data))}
+        data = [*before, *data]
+    elif isinstance(before, dict) and before and isinstance(data, dict):
+        parts = {(name,): (name,) for name in data if name not in before}
+        data = {**data, **before}
+    made = _changed(rest, here, lambda _: data)
+    assert isinstance(made, dict)
+    lines, files = dict(source.lines), dict(source.files)
+    lines.setdefault(here, source.line(key) or 1)
+    for path, line in content.lines.items():
+        depth = 0 if () in parts else 1
+        if path[:depth] in parts and len(path) >= depth:
+            lines[(*here, *parts[path[:depth]], *path[depth:])] = line
+    if content.file is not None:
+        files.update(dict.fromkeys(((*here, *part) for part in parts.values()), content.file))
+    return YamlSource(source.file, made, lines, files)
 
 
 def by_network(source: YamlSource, read: Callable[[YamlSource], YamlSource]) -> YamlSource:

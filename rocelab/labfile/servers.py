@@ -7,7 +7,6 @@ the naming file is read, so that a record or a result needs no file beside itsel
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,8 @@ from rocelab.hosts.topology_xml import is_topology, server_of_topology
 from rocelab.labfile.base import safe_name, short_form
 from rocelab.labfile.catalog import SERVERS, find, tree_of
 from rocelab.labfile.reference import named_by
-from rocelab.labfile.source import Data, YamlSource, parse_source, read_text
+from rocelab.labfile.references import EACH, Content, FileReference, Naming
+from rocelab.labfile.source import parse_source, read_text
 from rocelab.labfile.validation import validate
 
 KEY = "host_model"
@@ -49,37 +49,18 @@ def server_named(text: str) -> HostModelSpec:
     return read_server(find_server(text))
 
 
-def with_host_models(source: YamlSource, path: Path) -> YamlSource:
-    """The file at `path` with what the files hold that its `host_model` keys name: at its top, and
-    in each of its `jobs`. Raises SpecError."""
-    data = _with_server(source, source.data, path, ())
-    jobs = data.get("jobs")
-    if isinstance(jobs, list):
-        data = {
-            **data,
-            "jobs": [
-                _with_server(source, job, path, ("jobs", number)) if isinstance(job, dict) else job
-                for number, job in enumerate(jobs)
-            ],
-        }
-    return replace(source, data=data)
-
-
-def _with_server(
-    source: YamlSource, block: dict[str, Data], path: Path, place: tuple[str | int, ...]
-) -> dict[str, Data]:
-    text = block.get(KEY)
-    if not isinstance(text, str):
-        return block
-    try:
-        file = find_server(text, tree_of(path), path.parent)
-    except InputError as error:
-        line = source.line((*place, KEY))
-        key = ".".join(map(str, (*place, KEY)))
-        raise SpecError([Problem(source.file, line, key, error.message, error.hint)]) from None
-    with named_by(path, file):
+def _server(naming: Naming) -> Content | None:
+    """What the file holds that a `host_model` names. Raises InputError."""
+    if not isinstance(naming.value, str):
+        return None
+    file = find_server(naming.value, tree_of(naming.path), naming.folder)
+    with named_by(naming.path, file):
         server = read_server(file)
-    return {**block, KEY: server.model_dump(mode="json", exclude_none=True)}
+    return Content(server.model_dump(mode="json", exclude_none=True))
+
+
+HOST_MODELS = tuple(FileReference((*place, KEY), _server) for place in ((), ("jobs", EACH)))
+"""The types of servers that a lab's file names, or one of jobs."""
 
 
 def _of_text(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds

@@ -22,7 +22,8 @@ from rocelab.labfile.catalog import JOBS, LABS, find, tree_of
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED
 from rocelab.labfile.reference import may_be_quoted, named_by
-from rocelab.labfile.servers import HostModelBlock, with_host_models
+from rocelab.labfile.references import with_contents
+from rocelab.labfile.servers import HOST_MODELS, HostModelBlock
 from rocelab.labfile.source import Data, YamlSource, read_source
 from rocelab.results.engines import Engine, PortModel
 
@@ -277,7 +278,7 @@ def _part(source: YamlSource, name: str, sweep: Path) -> SweepPart:
     if not named.is_file():
         named = Path(said)
     with named_by(sweep, named):
-        part = _only_job(with_host_models(read_source(named), named), named)
+        part = _only_job(with_contents(read_source(named), named, HOST_MODELS), named)
     return replace(part, is_quoted=may_be_quoted(named, sweep))
 
 
@@ -299,7 +300,7 @@ def _block(source: YamlSource, path: Path, name: str) -> SweepPart:
     data = source.data.get(name, {})
     assert isinstance(data, dict)
     lines = {path[1:]: line for path, line in source.lines.items() if path[:1] == (name,)}
-    block = with_host_models(YamlSource(source.file, data, lines), path)
+    block = with_contents(YamlSource(source.file, data, lines), path, HOST_MODELS)
     return SweepPart(block, path, name)
 
 

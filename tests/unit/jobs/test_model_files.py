@@ -103,6 +103,8 @@ def test_a_config_is_the_model_that_ships(
 def test_keys_beside_the_config_change_it(tmp_path: Path) -> None:
     model = of_config(tmp_path, LLAMA, "{config: config.json, sequence: 131072}")
     assert model == MODELS["llama3-70b"].model_copy(update={"sequence": 131072})
+    with pytest.raises(SpecError, match=r"jobs\.yaml:4: jobs\[0\]\.training\.model\.layers"):
+        of_config(tmp_path, LLAMA, "{config: config.json, layers: -1}")
 
 
 @pytest.mark.parametrize(
