@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocelab.base.errors import InputError
-from rocelab.base.quantities import Unit, formatted, share
+from rocelab.base.quantities import Unit, formatted
 from rocelab.base.templates import template
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment, carriers
 from rocelab.live.state import METRICS
 from rocelab.live.values import NS_PER_S
 from rocelab.planning.fabric import Fabric
+from rocelab.report.document import Column, Row, Table, columns
+from rocelab.report.renderers.page import ROOMS, grid
 from rocelab.report.replay.page import data, script, style
 from rocelab.report.replay.recording import (
     Entry,
@@ -40,6 +42,18 @@ MOST_ROWS = 500
 """Events in the table for readers without a script; the page has them all."""
 MOST_LINKS = 10
 
+HEADLINES = (
+    Column("modelled network"),
+    *columns(Unit.FIGURE, "median", "minimum", "maximum", "n"),
+)
+OUTAGES = (
+    *columns(Unit.TEXT, "flow", "from", "to"),
+    *columns(Unit.FIGURE, "out", "packets"),
+    Column("at"),
+)
+LINKS = (*columns(Unit.TEXT, "link", "sent by"), Column("mean load", Unit.SHARE))
+EVENTS = (Column("at", Unit.FIGURE), *columns(Unit.TEXT, "kind", "values"))
+
 Value = TypeVar("Value")
 
 
@@ -58,13 +72,15 @@ def recorded_page(feed: Feed, traffic: Mapping[str, Any]) -> str:
         began=_clock(moments[0].t_ns),
         ended=_clock(moments[-1].t_ns),
         version=version("rocelab"),
-        share=share,
         dilation=run.dilation,
         traffic=traffic if traffic["state"] not in (None, "running") else None,
-        outages=[_outage(outage) for outage in traffic.get("outages", ())],
-        links=busiest(lab.fabric, moments),
-        events=[_row(event) for event in run.events[-MOST_ROWS:]],
+        headlines=Table("", HEADLINES, tuple(map(_headline, traffic.get("headlines", ())))),
+        outages=Table("", OUTAGES, tuple(map(_outage, traffic.get("outages", ())))),
+        links=Table("", LINKS, busiest(lab.fabric, moments)),
+        events=Table("", EVENTS, tuple(map(_row, run.events[-MOST_ROWS:]))),
         earlier=max(0, len(run.events) - MOST_ROWS),
+        grid=grid,
+        rooms=ROOMS,
         style=style(),
         script=script(),
         recording=data(recording.document()),
@@ -114,12 +130,12 @@ def recorded(
     return recording_of(fabric, [run])
 
 
-def busiest(fabric: Fabric, moments: Sequence[Moment]) -> Sequence[tuple[str, str, float]]:
+def busiest(fabric: Fabric, moments: Sequence[Moment]) -> tuple[tuple[str, str, float], ...]:
     """The directions with the greatest mean load: link, sender and that load."""
     mean = np.array([_row_of(fabric, moment) for moment in moments[1:]]).mean(axis=0)
     first = np.argsort(-mean, kind="stable")[:MOST_LINKS].tolist()
     sent = fabric.directed_links
-    return [(sent[n].link.name, sent[n].sender, float(mean[n])) for n in first if mean[n]]
+    return tuple((sent[n].link.name, sent[n].sender, float(mean[n])) for n in first if mean[n])
 
 
 def _since(event: Mapping[str, Any], began_ns: int) -> Entry:
@@ -177,14 +193,18 @@ def _changes(values: Iterable[Value]) -> Iterator[Value | None]:
         last = value
 
 
-def _row(event: Entry) -> tuple[float, str, str]:
+def _headline(line: Mapping[str, Any]) -> Row:
+    return tuple(str(line[key]) for key in ("title", "median", "minimum", "maximum", "n"))
+
+
+def _row(event: Entry) -> Row:
     """Time in s, kind and what else there is, as the stream has it (docs/live.md)."""
     left_out = ("t_ns", "until_ns", "kind", "event", "links", "nodes", "dark")
     said = (f"{key} {value}" for key, value in event.items() if key not in left_out)
-    return event["t_ns"] / NS_PER_S, event["kind"], ", ".join(said)
+    return f"{event['t_ns'] / NS_PER_S:.3f} s", event["kind"], ", ".join(said)
 
 
-def _outage(outage: Mapping[str, Any]) -> tuple[str, ...]:
+def _outage(outage: Mapping[str, Any]) -> Row:
     """A flow of the newest traffic that was out, as `rocelab.live.impact` has it, in words."""
     out_ns, lost = outage["out_ns"], outage["lost"]
     out = "-" if outage["restored"] else "to the end"

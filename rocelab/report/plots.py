@@ -52,7 +52,7 @@ FIB_KINDS = (
 SMALL = 8.5
 """The smallest text, in points: a page shows WIDE inches on 700 pixels or more."""
 
-WIDE, NARROW = 11.0, 5.2
+WIDE, NARROW = 11.0, 4.4
 """Inches of a plot, and of one for a phone."""
 
 _of_wide: ContextVar[float] = ContextVar("_of_wide", default=1.0)
@@ -439,7 +439,7 @@ def fitting(most: int) -> int:
 
 def title_of(text: str) -> str:
     """A title, in several lines where it does not fit into one."""
-    return textwrap.fill(text, fitting(120)) if is_for_phones() else text
+    return textwrap.fill(text, fitting(100)) if is_for_phones() else text
 
 
 def key_columns(labels: Sequence[str], width: float = WIDE) -> int:

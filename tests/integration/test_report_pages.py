@@ -20,12 +20,40 @@ pytestmark = pytest.mark.side_by_side
 
 SCREEN = ViewportSize(width=1400, height=900)
 SCREENS = 3
-LEAST_TEXT = 7.5
+LEAST_TEXT = 9
 """Pixels of the smallest text of a plot, on the narrowest screen."""
 
-IN_SIGHT = """() => [...document.querySelectorAll("figure:not(#replay *)")]
-  .every((figure) => figure.scrollWidth <= figure.clientWidth)"""
-"""Whether no plot has to be scrolled."""
+TOO_WIDE = """() => [...document.querySelectorAll("figure:not(#replay *), .wide, .scroll, .value")]
+  .filter((part) => part.scrollWidth > part.clientWidth)
+  .map((part) => part.textContent.trim().slice(0, 80))"""
+"""Plots, tables and figures of cards that are wider than their place."""
+
+LEAST_CONTRAST = 3
+"""Of a text to what is behind it (WCAG 2.2, success criterion 1.4.3, large texts)."""
+
+FAINT = """() => {
+  const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [r, g, b] = channels(colour).map((c) => c / 255)
+      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (part) => {
+    for (let at = part; at; at = at.parentElement) {
+      const { backgroundColor } = getComputedStyle(at);
+      if ((channels(backgroundColor)[3] ?? 1) === 1) return backgroundColor;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((part) => !part.closest("svg, script, style, #replay") && part.checkVisibility())
+    .filter((part) => [...part.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+    .map((part) => {
+      const [a, b] = [getComputedStyle(part).color, behind(part)].map(light);
+      return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), part.textContent.trim()];
+    });
+}"""
+"""The contrast of each text."""
 
 RED_TEXTS = """() => {
   const of = (colour) => {
@@ -117,14 +145,26 @@ def test_no_text_of_a_page_is_cut_or_covered(
 
 @pytest.mark.parametrize("width", mostly_long([1400, 800, 390], [390]))
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_text_of_a_plot_is_small_and_no_page_is_wider_than_its_screen(
+def test_no_text_of_a_plot_is_small_and_nothing_is_wider_than_its_place(
     opened: Opening, kind: str, width: int
 ) -> None:
     page = opened.at(kind, width)
     page.evaluate(OPEN_FOLDS)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(SMALLEST) >= LEAST_TEXT
-    assert page.evaluate(IN_SIGHT)
+    assert page.evaluate(TOO_WIDE) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["drill", "phases", "difference"])
+def test_every_text_of_a_page_stands_out(
+    opened: Opening, kind: str, scheme: Literal["light", "dark"]
+) -> None:
+    page = opened.at(kind, scheme=scheme)
+    page.evaluate(OPEN_FOLDS)
+    contrasts = page.evaluate(FAINT)
+    assert page.locator(".badge").inner_text() in [text for _, text in contrasts]
+    assert [text for contrast, text in contrasts if contrast < LEAST_CONTRAST] == []
 
 
 def test_contents_stay_in_view_and_open_what_they_lead_to(opened: Opening) -> None:

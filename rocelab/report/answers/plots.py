@@ -128,7 +128,7 @@ def storm_map(run: ProbeRun) -> Figure | None:
     )
     more = len(flows) - len(shown_flows)
     text = f"; {counted(more, 'flow')} more lost less" if more else ""
-    name_text = f"how long each event had each flow out, lab: the longer the stronger the red{text}"
+    name_text = f"outage of each flow by event, lab; a longer outage is a stronger red{text}"
     axis.set_title(title_of(name_text))
     return figure
 

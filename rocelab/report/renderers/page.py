@@ -18,7 +18,9 @@ from rocelab.report import palette, plots
 from rocelab.report.document import (
     Block,
     Cards,
+    Cell,
     Chapter,
+    Column,
     Document,
     Figure,
     Hyperlink,
@@ -36,6 +38,12 @@ from rocelab.report.replay.page import data, script, shared_style, style, tables
 
 NARROW = 6
 """Tables with up to as many columns are no wider than they must be."""
+ROOMS = (340, 480, 600, 740)
+"""Widths in pixels. A table that needs more than it gets has its rows as cards."""
+LONG = 24
+"""Letters of a text that has a line of a card of its own."""
+LETTER, GAP = 7, 10
+"""Pixels of a table's letter at its widest, and between columns."""
 
 _CODE = re.compile("`([^`]+)`")
 _NO_WORD = re.compile("[^a-z0-9]+")
@@ -84,10 +92,30 @@ def html(document: Document) -> str:
         script=tables_script() if replay is None else script(),
         recording="" if replay is None else data(replay.recording.document()),
         inline=inline,
-        rows=rows,
+        grid=grid,
+        rooms=ROOMS,
         kind_of=lambda block: type(block).__name__,
-        narrow=NARROW,
     )
+
+
+def grid(table: Table) -> Markup:
+    """A table with its caption."""
+    room = next((room for room in ROOMS if room >= _width(table)), ROOMS[-1])
+    is_wide = _width(table) > ROOMS[0]
+    classes = (
+        "narrow" if len(table.columns) <= NARROW else "",
+        "sortable" if table.sortable else "",
+        f"from-{room}" if is_wide else "",
+    )
+    markup = template("report/table.html.j2").render(
+        table=table,
+        rows=rows(table),
+        classes=" ".join(filter(None, classes)),
+        is_wide=is_wide,
+        caption=inline(table.caption),
+    )
+    # The template escapes what it is given.
+    return Markup(markup)  # noqa: S704
 
 
 def inline(text: Text) -> Markup:
@@ -107,11 +135,32 @@ def rows(table: Table) -> Iterator[list[tuple[str, Markup]]]:
         cells = []
         for cell, column in zip(row, table.columns, strict=True):
             tone = _CLASSES.get(tone_of(cell), "")
-            classes = " ".join(filter(None, ("" if column.is_text else "n", tone)))
-            is_link = isinstance(cell, Hyperlink)
-            content = inline((cell,)) if is_link else escape(text_of(cell, column))
+            text = text_of(cell, column)
+            kind = "n" if not column.is_text else "long" if len(text) > LONG else ""
+            classes = " ".join(filter(None, (kind, tone)))
+            content = inline((cell,)) if isinstance(cell, Hyperlink) else escape(text)
             cells.append((classes, content))
         yield cells
+
+
+def _width(table: Table) -> int:
+    """Pixels that a table needs, about: numbers are never wrapped, texts between words."""
+    cells = [*table.rows, *((table.foot,) if table.foot else ())]
+    return sum(
+        GAP + LETTER * max(_longest(column.title), *(_letters(row[n], column) for row in cells))
+        for n, column in enumerate(table.columns)
+        if cells
+    )
+
+
+def _letters(cell: Cell, column: Column) -> int:
+    text = text_of(cell, column)
+    return _longest(text) if column.is_text else len(text)
+
+
+def _longest(text: str) -> int:
+    """Letters of the longest word."""
+    return max(map(len, text.split()), default=0)
 
 
 def draw(figure: Figure) -> Markup:

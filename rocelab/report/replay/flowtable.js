@@ -106,7 +106,7 @@ export class FlowTable {
     };
     return h("tr", { "data-chosen": isMarked }, ...this.columns.map((column, place) => {
       const text = column.text?.(flow) ?? (column.number ? count(column.value(flow)) : column.value(flow));
-      return h("td", { class: column.number ? "n" : null }, place ? text : h("button", { class: "link", "aria-pressed": String(isMarked), onclick: pick }, text));
+      return h("td", { class: column.number ? "n" : null, "data-title": column.title }, place ? text : h("button", { class: "link", "aria-pressed": String(isMarked), onclick: pick }, text));
     }));
   }
 }

@@ -155,7 +155,7 @@ def test_the_busiest_links_come_first_with_their_mean(fabric: Fabric) -> None:
         moment(fabric, AT + S, {one: 0.5, other: 0.25}),
         moment(fabric, AT + 2 * S, {other: 0.75}),
     ]
-    assert busiest(fabric, moments) == [(LINK, "ctsw1", 0.5), (LINK, "rtsw1", 0.25)]
+    assert busiest(fabric, moments) == ((LINK, "ctsw1", 0.5), (LINK, "rtsw1", 0.25))
 
 
 def test_the_page_stands_alone_and_says_what_happened(

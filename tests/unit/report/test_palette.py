@@ -52,7 +52,7 @@ def test_red_is_for_lost_packets_alone(drawings: list[str]) -> None:
     for drawing in drawings:
         if LOST in COLOUR.findall(drawing):
             words = " ".join(ENTRY.findall(drawing))
-            assert "lost" in words or "had each flow out" in words
+            assert "lost" in words or "outage of each flow" in words
 
 
 def test_every_colour_of_a_plot_is_of_the_palette_or_a_map(drawings: list[str]) -> None:
