@@ -137,7 +137,7 @@ class ModelSpec(SpecModel):
     ] = (1, 2, 3, 4, 5)
 
 
-OF_PROBES = ("traffic", "compare_hashing")
+OF_PROBES = ("traffic", "crossing", "compare_hashing")
 OF_JOBS = ("links_down", "model")
 """Keys of a phase that need jobs."""
 
@@ -170,6 +170,15 @@ class PhaseBody(SpecModel):
         TrafficSpec | None,
         Field(description="probes, in the lab's clock; what a phase sends that lists no jobs"),
     ] = None
+    crossing: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=4096,
+            description="of the flows, how many at least cross a link that a fault of the phase "
+            "breaks: others take the places of flows that do not",
+        ),
+    ] = 0
     jobs: Annotated[
         tuple[Annotated[JobSpec, short_form(_JOB_FILE)], ...],
         Field(
@@ -270,6 +279,12 @@ class PhaseBody(SpecModel):
                 "a phase of probes needs a fault",
                 "the result's time starts at the first one; a phase of jobs lists its jobs",
                 keys=("faults",),
+            )
+        if self.crossing > probes.flows:
+            raise RefusedError(
+                f"crossing is {self.crossing}, and the phase sends {probes.flows} flows",
+                "lower crossing, or raise traffic.flows",
+                keys=("crossing",),
             )
         for fault in self.faults:
             if fault.at == 0:

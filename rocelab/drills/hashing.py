@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from rocelab.base.interruption import shielded, undone
 from rocelab.base.sysctls import HASH_SEED
 from rocelab.jobs.flow import ProbeStream
-from rocelab.jobs.placement import NicRef
 from rocelab.labfile.model import SeedPlan
 from rocelab.linux import namespaces
 from rocelab.linux.fibtable import Fib
 from rocelab.linux.settings import write_settings
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.loads import LinkLoads, by_link, misplaced_packets
-from rocelab.prediction.matrix import FlowRow
+from rocelab.prediction.matrix import row_of_probe
 from rocelab.prediction.predictor import Setting, asked_fabric, predict_loads
 from rocelab.results.probes import HashingRun
 from rocelab.routes.balance import link_loads, polarization, tier_balances
@@ -72,17 +71,7 @@ def predict(
     steered = fabric.spec.scheme.kind != "ecmp"
     if steered or any(node.hash_seed == 0 for node in fabric.switches):
         return None
-    rows = [
-        FlowRow(
-            NicRef(flow.source, flow.source_nic),
-            NicRef(flow.destination, flow.destination_nic),
-            flow.sport,
-            flow.dest_qp,
-            packets=count,
-            leaves_by=flow.leaves_by,
-        )
-        for flow, count in sent
-    ]
+    rows = [row_of_probe(flow, count) for flow, count in sent]
     return predict_loads(fabric, rows, Setting(fibs.__getitem__))
 
 

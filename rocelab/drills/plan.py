@@ -7,7 +7,7 @@ or jobs. What does not fit the lab is refused here, before the lab comes up. Pur
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,15 @@ class ProbePhase(_Phase):
 
     traffic: TrafficSpec
     flows: tuple[ProbeStream, ...]
+
+    @property
+    def unpredicted(self) -> str | None:
+        """Why the links of its flows cannot be known before they are sent; None if they can."""
+        if scheme := self.fabric.spec.scheme.unpredictable:
+            return scheme.why
+        if all(node.hash_seed for node in self.fabric.switches):
+            return None
+        return "with hash seed 0 a switch chooses by the kernel's secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,18 @@ def plan_drill(drill: DrillSpec, fabric: Fabric) -> PlannedDrill:
             if len(drill.phases) == 1:
                 raise
             raise InputError(f"phase {phase.name}: {error.message}", hint=error.hint) from error
-    return PlannedDrill(drill, fabric, tuple(phases), notes)
+    return PlannedDrill(drill, fabric, tuple(phases), (*notes, *_uncrossed(phases)))
+
+
+def _uncrossed(phases: Sequence[PlannedPhase]) -> Iterator[str]:
+    """A note of each phase whose flows are not made to cross its broken links."""
+    for phase in phases:
+        if isinstance(phase, ProbePhase) and phase.spec.crossing and phase.unpredicted:
+            of_phase = f" of phase {phase.name}" if len(phases) > 1 else ""
+            yield (
+                f"skipped crossing{of_phase}: {phase.unpredicted}, so which links flows cross is "
+                "left to chance"
+            )
 
 
 def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 
 from rocelab.base.outputs import OutputPlace
 from rocelab.base.progress import Progress, ProgressSink
+from rocelab.drills.crossing import crossing_flows
 from rocelab.drills.drill_spec import HASHING_NS
 from rocelab.drills.hashing import hashing_run, plan_name, reseeded, seeds_of
 from rocelab.drills.plan import ProbePhase
@@ -54,6 +56,9 @@ def run_probe_phase(
     timeout_s = convergence_timeout_s(lab.fabric)
     tables = fib.wait_until_whole(timeout_s)
     wait_for_bfd(lab.fabric, lab.node, timeout_s, progress)
+    if spec.crossing and phase.unpredicted is None:
+        flows = crossing_flows(lab.fabric, phase, tables.__getitem__)
+        phase = replace(phase, flows=flows)
     hashing, problems = _compare_hashing(lab, phase, netns_of, tables, progress)
     with FaultedRun(lab, phase.flows, settings, fib, phase.faults, phase.fabric) as run:
         end_ns = run.zero_ns + traffic.duration

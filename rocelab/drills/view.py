@@ -73,6 +73,8 @@ def _probes(phase: ProbePhase) -> list[str]:
         f"stays so for {duration(measure.sustained)}; losses count for "
         f"{duration(measure.event_window)} after an event",
     ]
+    if phase.spec.crossing:
+        texts.append(f"crossing  {phase.spec.crossing} flows at least cross a link that breaks")
     if phase.spec.compare_hashing:
         plans = ", ".join(phase.spec.compare_hashing)
         texts.append(f"before    the same flows undisturbed, with seeds {plans}")

@@ -2,7 +2,8 @@
 
 They are parsed from text first and find parts of a fabric later. A node is called by its name or by
 its place: `leaf#1` is the first switch of the lowest tier in any lab, whatever it is called there;
-in a lab without one, the first switch that has a server.
+in a lab without one, the first switch that has a server. In a lab without spines, `spine#2` is
+the second switch that `leaf#1` has a link to.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ def node_name(fabric: Fabric, text: str) -> str:
     if not names and role.tier == 1:
         homes = {link.b.node for link in fabric.links if not link.is_between_switches}
         names = [node.name for node in fabric.switches if node.name in homes]
+    elif not names and role.tier == 2:
+        leaf = node_name(fabric, "leaf#1")
+        names = list(dict.fromkeys(link.far(leaf).node for link in trunks_at(fabric, leaf)))
     if int(place[2]) > len(names):
         members = Counter(node.role for node in fabric.nodes)
         counts = [f"{count} {role}" for role, count in members.items()]

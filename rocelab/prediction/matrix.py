@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocelab.base.arrays import Longs
+from rocelab.jobs.flow import ProbeStream
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.transport import Strategy
@@ -134,3 +135,12 @@ def row_of_end(
     """What an end of a queue pair sends, as a flow."""
     source, destination = plan.places[end.rank], plan.places[end.peer]
     return FlowRow(source, destination, end.sport, end.remote, size, packets, end.port)
+
+
+def row_of_probe(flow: ProbeStream, packets: int | None = None) -> FlowRow:
+    """A flow of probes, of so many packets."""
+    source = NicRef(flow.source, flow.source_nic)
+    destination = NicRef(flow.destination, flow.destination_nic)
+    return FlowRow(
+        source, destination, flow.sport, flow.dest_qp, packets=packets, leaves_by=flow.leaves_by
+    )

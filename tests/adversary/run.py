@@ -126,7 +126,13 @@ def _slots_of(lab: RunningLab, phase: PhaseSpec, servers: Sequence[str]) -> Mapp
     flows = permutation(lab.fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
     return {
         server: slots_of(
-            seconds * traffic.rate_pps * sum(server in (f.source, f.destination) for f in flows)
+            seconds
+            * traffic.rate_pps
+            * (
+                traffic.flows  # of which any may take the place of another
+                if phase.crossing
+                else sum(server in (f.source, f.destination) for f in flows)
+            )
         )
         for server in servers
     }

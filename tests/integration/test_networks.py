@@ -162,8 +162,10 @@ def test_an_allreduce_with_pfc_loses_nothing(lab: RunningLab) -> None:
 
 
 @pytest.mark.long
-def test_the_shipped_drill_flaps_an_uplink(lab: RunningLab) -> None:
+def test_the_shipped_drill_measures_a_flap(lab: RunningLab) -> None:
     result = measured(
-        lambda: run_drill("uplink-flap", lab=lab, use=kept(print), retries=0), problems_of_drill
+        lambda: run_drill("link-flap", lab=lab, use=kept(print), retries=0), problems_of_drill
     )
-    assert result.passed, result.phases[0].verdicts
+    missed = {verdict.kpi for verdict in result.phases[0].verdicts if not verdict.passed}
+    is_only_way = lab.name == "it-net-sonic"
+    assert missed == ({"full_convergence", "lost_packets"} if is_only_way else set())

@@ -57,8 +57,17 @@ def test_without_leaves_the_first_is_the_first_switch_with_a_server() -> None:
     assert [node_name(planned, f"leaf#{number}") for number in (1, 2)] == ["core2", "core3"]
     with pytest.raises(InputError, match="has no leaf#3"):
         node_name(planned, "leaf#3")
-    with pytest.raises(InputError, match="has no spine#1"):
-        node_name(planned, "spine#1")
+
+
+def test_without_spines_they_are_the_switches_next_to_the_first_leaf() -> None:
+    nodes = {"core*": {"role": "core"}, "srv*": {"role": "server"}}
+    links = ["core1:e0 -- core3:e0", "core1:e1 -- core3:e1", "core1:e2 -- core2:e0"]
+    fabric = {"kind": "graph", "nodes": nodes, "links": [*links, "srv1:e0 -- core1:e9"]}
+    planned = plan(LabSpec.model_validate({"name": "cores", "fabric": fabric}))
+
+    assert [node_name(planned, f"spine#{number}") for number in (1, 2)] == ["core3", "core2"]
+    with pytest.raises(InputError, match="has no spine#3: 2 nodes of its tier"):
+        node_name(planned, "spine#3")
 
 
 def test_between_takes_places_and_every_cable(fabric: Fabric) -> None:
