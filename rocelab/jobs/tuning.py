@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from rocelab.base.arrays import Bools, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed
 from rocelab.hosts.model import HostModel, LocalKind
@@ -130,6 +133,12 @@ class Tuned:
     def words(self) -> str:
         """What results say of it."""
         return f"{self.algorithm}, protocol {self.protocol}"
+
+    def carried_bytes(self, size_bytes: Longs, is_local: Bools) -> Longs:
+        """What sends of data are on the wire, headers apart. is_local: which are in a domain."""
+        share = np.where(is_local, self.local_share, self.network_share)
+        carried: Longs = np.rint(size_bytes / share).astype(np.int64)
+        return carried
 
 
 def algorithms_of(pattern: Pattern, shape: Shape, model: HostModel) -> tuple[Algorithm, ...]:

@@ -218,19 +218,20 @@ def _compiled(
         shared=not workload.own_queue_pairs,
     )
     loads = loads_of(connection, size, parts, job.transport, overhead_bytes)
+    payload, carried_bytes = loads.payload.reshape(-1), size
+    local = np.zeros(len(size), np.bool_)
+    if hosts is not None:
+        local = hosts.same_domain(source, destination)
+    if costs is not None and min(costs.local_share, costs.network_share) < 1:
+        # Flags and what a switch leaves of its rate count as bytes.
+        carried_bytes = costs.carried_bytes(size, local)
+        loads = loads_of(connection, carried_bytes, parts, job.transport, overhead_bytes)
     chains = _chains(sends, task)
     chain = np.repeat(chains.of_transfer, qps)
     flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
     task = np.repeat(task, qps)
-    payload, wire = loads.payload.reshape(-1), loads.wire.reshape(-1)
-    if hosts is not None:
-        # What does not use the network has no headers.
-        local = np.repeat(hosts.same_domain(source, destination), qps)
-        wire = np.where(local, payload, wire)
-        if costs is not None:
-            # Flags and what a switch leaves of its rate count as bytes.
-            share = np.where(local, costs.local_share, costs.network_share)
-            wire = np.rint(wire / share).astype(np.int64)
+    # What does not use the network has no headers.
+    wire = np.where(local[:, None], loads.payload, loads.wire).reshape(-1)
     packets = loads.packets.reshape(-1)
     posted = np.zeros(0, np.int64)
     if hosts is not None:
@@ -251,7 +252,9 @@ def _compiled(
     messages = None
     if for_packets:
         transfer = (np.cumsum(wire > 0) - 1)[place].reshape(-1, qps)
-        messages = messages_of(connection, size, parts, job.transport, transfer, len(kept))
+        messages = messages_of(
+            connection, carried_bytes, parts, job.transport, transfer, len(kept)
+        )
     sending = np.zeros(len(used) * qps, bool)
     sending[flow[kept]] = True
     number = np.cumsum(sending) - 1
