@@ -13,10 +13,11 @@ from typing import Any
 
 from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.agent.nic import NEVER_NS, AgentNic, FrameOutlet
-from rocelab.agent.program import AgentProgram, PlannedSend, StreamProgram
+from rocelab.agent.program import AgentProgram, PlannedSend, SendWay, StreamProgram
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import Requester, RequesterSettings
+from rocelab.agent.serverfabric import ServerFabric
 from rocelab.agent.steps import Stalls
 from rocelab.linux.lag import Lag, LagPort
 
@@ -62,6 +63,8 @@ class Endpoint:
         self._connections: list[RcConnection] = []
         self._owner: dict[int, tuple[RcConnection, AgentProgram | None]] = {}
         self._streams: dict[RcConnection, StreamProgram] = {}
+        self._fabric = ServerFabric(fields["local_bps"], is_mesh=fields["is_mesh"])
+        self._program_of: dict[tuple[int, int], AgentProgram] = {}
         self._programs: list[AgentProgram] = []
         self._jobs: list[int] = []
         self._start_ns = 0
@@ -92,9 +95,12 @@ class Endpoint:
             )
         program = None
         if rank["iterations"]:
+            ways: dict[int, SendWay] = dict(connections)
+            for peer, gpus in rank["local"]:
+                ways[peer] = _LocalConnection(self, rank["job"], (rank["rank"], peer), gpus)
             sends = [
-                PlannedSend(send_id, connections[peer], size, after)
-                for send_id, peer, size, after in rank["sends"]
+                PlannedSend(send_id, ways[peer], size, after, host_ns)
+                for send_id, peer, size, after, host_ns in rank["sends"]
             ]
             program = AgentProgram(
                 rank["rank"],
@@ -104,7 +110,9 @@ class Endpoint:
                 rank["compute_ns"],
                 self._iteration_over,
                 rank["recorded"],
+                rank["launch_ns"],
             )
+            self._program_of[rank["job"], rank["rank"]] = program
             self._programs.append(program)
             self._jobs.append(rank["job"])
         for peer in rank["peers"]:
@@ -145,15 +153,28 @@ class Endpoint:
         failed = any(pair.requester.error for pair in self._pairs)
         if not failed and any(connection.waiting for connection in self._connections):
             return False
-        return all(pair.requester.idle or pair.requester.error for pair in self._pairs)
+        sent = all(pair.requester.idle or pair.requester.error for pair in self._pairs)
+        return sent and self._fabric.idle
+
+    def send_local(
+        self, job: int, ranks: tuple[int, int], gpus: tuple[int, int], size_bytes: int, imm: int
+    ) -> None:
+        """Send from one rank of a job to another on this server, without the network."""
+        sender, receiver = (self._program_of[job, rank] for rank in ranks)
+
+        def ended(now_ns: int) -> None:
+            receiver.arrived(imm, size_bytes, now_ns)
+            sender.acknowledged(imm, now_ns)
+
+        self._fabric.begin(*gpus, size_bytes, ended)
 
     def turn(self, now_ns: int) -> int:
         """Begin, send and time out what is due; return the next deadline."""
-        next_ns = NEVER_NS
         for program in self._programs:
-            if program.due_ns <= now_ns:
-                program.begin(now_ns)
-            next_ns = min(next_ns, program.due_ns)
+            program.turn(now_ns)
+        self._fabric.turn(now_ns)
+        next_ns = min((program.next_ns for program in self._programs), default=NEVER_NS)
+        next_ns = min(next_ns, self._fabric.due_ns)
         while self._begins and self._begins[0][0] <= now_ns:
             self._begins.pop(0)[1].begin()
         if self._begins:
@@ -231,6 +252,19 @@ class Endpoint:
         columns += [self.stalls.ended_ns, self.stalls.length_ns]
         steps = [part for program in self._programs for part in program.steps.columns()]
         return fields, [column.tobytes() for column in columns] + steps
+
+
+class _LocalConnection:
+    """The way of a rank to another one of its server."""
+
+    def __init__(
+        self, endpoint: Endpoint, job: int, ranks: tuple[int, int], gpus: Sequence[int]
+    ) -> None:
+        self._endpoint, self._job, self._ranks = endpoint, job, ranks
+        self._gpus = (gpus[0], gpus[1])
+
+    def send(self, size_bytes: int, imm: int) -> None:
+        self._endpoint.send_local(self._job, self._ranks, self._gpus, size_bytes, imm)
 
 
 def _settings(kind: Mapping[str, Any]) -> QueuePairSettings:

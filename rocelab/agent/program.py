@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from heapq import heappop, heappush
+from typing import NamedTuple, Protocol
 
 from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.rc.connection import RcConnection
@@ -27,13 +28,23 @@ def immediate(iteration: int, send: int) -> int:
     return (iteration % ROUNDS) << ID_BITS | send
 
 
+class SendWay(Protocol):
+    """A way to another rank: queue pairs (`RcConnection`), or the fabric of the server."""
+
+    def send(self, size_bytes: int, imm: int) -> None:
+        """Send `size_bytes`, 1 or more, identified by `imm`."""
+        ...
+
+
 class PlannedSend(NamedTuple):
-    """A send of this rank: its connection, and the ids of the sends that must finish first."""
+    """A send of this rank: its connection, the ids of the sends that must finish first, and how
+    long the host takes before it leaves."""
 
     id: int
-    connection: RcConnection
+    connection: SendWay
     size_bytes: int
     after: Sequence[int]
+    host_ns: int = 0
 
 
 class AgentProgram:
@@ -48,10 +59,12 @@ class AgentProgram:
         compute_ns: int,
         on_iteration: Callable[[int, int], None],
         recorded: int = 0,
+        launch_ns: int = 0,
     ) -> None:
         """`receives` has the bytes of each send to this rank, by id. `on_iteration` is called with
         the rank and the number of each finished iteration. The times of every send and receive of
-        the last `recorded` iterations are kept."""
+        the last `recorded` iterations are kept. The host takes `launch_ns` before the first sends
+        of an iteration."""
         self.rank = rank
         self._sends = {send.id: send for send in sends}
         self._receives = receives
@@ -61,6 +74,7 @@ class AgentProgram:
                 self._dependents.setdefault(before, []).append(send.id)
         self._iterations = iterations
         self._compute_ns = compute_ns
+        self._launch_ns = launch_ns
         self._on_iteration = on_iteration
         self.due_ns = NEVER_NS
         """When the next iteration begins, NEVER_NS during an iteration and after the last."""
@@ -77,13 +91,26 @@ class AgentProgram:
         self._left = 0
         self._sending = 0
         self._blocked_ns = 0
+        self._held: list[tuple[int, int]] = []
+
+    @property
+    def next_ns(self) -> int:
+        """When `turn` has something to do."""
+        return min(self.due_ns, self._held[0][0]) if self._held else self.due_ns
+
+    def turn(self, now_ns: int) -> None:
+        """Begin the next iteration and post sends, as far as they are due."""
+        if self.due_ns <= now_ns:
+            self.begin(now_ns)
+        while self._held and self._held[0][0] <= now_ns:
+            self._post(self._sends[heappop(self._held)[1]])
 
     @property
     def finished(self) -> bool:
         return len(self.ended_ns) == self._iterations
 
     def begin(self, now_ns: int) -> None:
-        """Begin the next iteration: post every send without dependencies."""
+        """Begin the next iteration: release every send without dependencies."""
         self.due_ns = NEVER_NS
         self.iteration += 1
         self.began_ns.append(now_ns)
@@ -93,7 +120,7 @@ class AgentProgram:
         self._missing = {send.id: len(send.after) for send in self._sends.values() if send.after}
         for send in self._sends.values():
             if not send.after:
-                self._post(send, now_ns)
+                self._release(send, now_ns, self._launch_ns)
         for send_id in self._early.pop(self.iteration, ()):
             self._finish_send(send_id, now_ns)
         if not self._sends and not self._receives:
@@ -131,11 +158,18 @@ class AgentProgram:
         self.steps.acked(self.iteration, send_id, now_ns)
         self._finish_send(send_id, now_ns)
 
-    def _post(self, send: PlannedSend, now_ns: int) -> None:
+    def _release(self, send: PlannedSend, now_ns: int, launch_ns: int = 0) -> None:
+        """A send waits for no other: post it once the host has taken its time."""
         if not self._sending:
             self.waited_ns[-1] += now_ns - self._blocked_ns
         self._sending += 1
         self.steps.posted(self.iteration, send.id, now_ns)
+        if host_ns := launch_ns + send.host_ns:
+            heappush(self._held, (now_ns + host_ns, send.id))
+        else:
+            self._post(send)
+
+    def _post(self, send: PlannedSend) -> None:
         send.connection.send(send.size_bytes, immediate(self.iteration, send.id))
 
     def _finish_send(self, send_id: int, now_ns: int) -> None:
@@ -143,7 +177,7 @@ class AgentProgram:
         for dependent in self._dependents.get(send_id, ()):
             self._missing[dependent] -= 1
             if not self._missing[dependent]:
-                self._post(self._sends[dependent], now_ns)
+                self._release(self._sends[dependent], now_ns)
         if not self._left:
             self._end(now_ns)
 

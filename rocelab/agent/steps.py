@@ -32,7 +32,7 @@ class StepClock:
         self.arrived_ns = array("q", bytes(8 * kept * len(self._receive)))
 
     def posted(self, iteration: int, send: int, now_ns: int) -> None:
-        """Record that the send's dependencies are finished and it was given to its queue pairs."""
+        """Record that the send's dependencies are finished, and its host begins with it."""
         if self._kept:
             row = iteration % self._kept * len(self._send)
             self.posted_ns[row + self._send[send]] = now_ns

@@ -12,6 +12,7 @@ costs its latency and has its bandwidth. A collective costs `launch_ns` once. `R
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -83,6 +84,25 @@ class HostModel:
     def words(self) -> str:
         """What results say of their hosts."""
         return f"hosts as {self.name}"
+
+    @property
+    def is_mesh(self) -> bool:
+        """Whether each two GPUs of a domain have a link of their own."""
+        return self.local is not None and self.local.kind is LocalKind.MESH
+
+    @property
+    def local_row_bps(self) -> float:
+        """What a GPU sends, and at once receives, in its domain, or in a mesh what the link of two
+        GPUs carries each way; 0 without a fabric."""
+        if self.local is None:
+            return 0.0
+        return self.local.bandwidth_bps / (max(1, self.domain_gpus - 1) if self.is_mesh else 1)
+
+    @property
+    def nic_limit_bps(self) -> float:
+        """What a NIC carries at most: what its only GPU gets through its own PCIe link, too."""
+        alone_bps = self.gpu_cap_bps if self.gpus_of_nic == 1 else math.inf
+        return min(self.nic_cap_bps, alone_bps)
 
     @property
     def gpus_of_nic(self) -> int:

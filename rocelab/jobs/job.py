@@ -56,7 +56,7 @@ class JobSpec(SpecModel):
     protocol: Annotated[
         Annotated[Protocol, Field(strict=False)] | None,
         Field(
-            description="NCCL's protocol, with a host model in a simulation; left out: as NCCL "
+            description="NCCL's protocol, with a host model; left out: as NCCL "
             "would take it for a size"
         ),
     ] = None
@@ -132,7 +132,7 @@ class JobSpec(SpecModel):
     transport: Annotated[TransportSpec, Field(description="how the NICs send")] = TransportSpec()
     host_model: Annotated[
         HostModelBlock | None,
-        Field(description="the type of its servers; left out: the lab's, or hosts take no time"),
+        Field(description="the type of its servers; left out: the lab's, or none"),
     ] = None
 
     @model_validator(mode="after")

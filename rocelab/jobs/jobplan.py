@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rocelab.agent.program import MAX_ID
@@ -18,7 +18,9 @@ from rocelab.base.wording import listed
 from rocelab.jobs.collectives import Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
-from rocelab.jobs.patterns.base import Algorithm
+from rocelab.jobs.labhosts import LabHosts, lab_hosts
+from rocelab.jobs.patterns.base import Algorithm, Send
+from rocelab.jobs.performance import roofline_ns, wire_overhead_bytes
 from rocelab.jobs.placement import NicRef, group_size, nic_of, place
 from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.transport import TransportSpec
@@ -66,6 +68,8 @@ class JobPlan:
     schedule: Schedule | None
     streams: tuple[Stream, ...]
     ends: tuple[QueuePairEnd, ...]
+    hosts: LabHosts | None = None
+    """None: hosts are agents, which take their own time."""
 
     @property
     def dilation(self) -> float:
@@ -88,6 +92,61 @@ class JobPlan:
         """How long streams run, in the lab's clock; 0 for a schedule."""
         return round((self.job.duration or 0) * self.dilation)
 
+    def is_local(self, send: Send) -> bool:
+        """Whether a send does not use the network."""
+        return self.hosts is not None and self.hosts.is_local(send.source, send.destination)
+
+    def host_ns(self, send: Send) -> int:
+        """What its host takes before a send leaves, in the lab's clock."""
+        if self.hosts is None:
+            return 0
+        return round(self.hosts.before_ns(is_local=self.is_local(send)) * self.dilation)
+
+    @cached_property
+    def carried(self) -> Schedule | None:
+        """The schedule with what sends are on their way, headers apart."""
+        schedule, hosts = self.schedule, self.hosts
+        if schedule is None or hosts is None:
+            return schedule
+        sends = [
+            replace(
+                send,
+                size_bytes=hosts.carried_bytes(send.size_bytes, is_local=self.is_local(send)),
+            )
+            for send in schedule.sends
+        ]
+        return replace(schedule, sends=tuple(sends))
+
+    @cached_property
+    def over_network(self) -> Schedule | None:
+        """What the network carries of `carried`: sends keep their ids."""
+        if self.carried is None or self.hosts is None:
+            return self.carried
+        sends = (send for send in self.carried.sends if not self.is_local(send))
+        return replace(self.carried, sends=tuple(sends))
+
+    @cached_property
+    def least_ns(self) -> float | None:
+        """The least time of an iteration on the modelled network, with Ethernet's preamble, FCS and
+        gap, which the lab's links count as well, or on the fabrics of servers. None for streams."""
+        if self.over_network is None or self.carried is None:
+            return None
+        network_ns = roofline_ns(
+            self.over_network,
+            max(self.nic_rate_bps(rank) for rank in range(self.job.ranks)),
+            mtu_bytes=self.job.transport.mtu,
+            overhead_bytes=wire_overhead_bytes(self.fabric.family),
+        )
+        if self.hosts is None or self.hosts.model.local is None:
+            return network_ns
+        out, into = Counter[int](), Counter[int]()
+        for send in filter(self.is_local, self.carried.sends):
+            out[send.source] += send.size_bytes
+            into[send.destination] += send.size_bytes
+        busiest = max((*out.values(), *into.values()), default=0)
+        local_ns = busiest * 8 * 10**9 / self.hosts.model.local.bandwidth_bps
+        return self.hosts.launch_ns + max(network_ns, local_ns)
+
     def nic(self, rank: int) -> Nic:
         """A rank's NIC."""
         return nic_of(self.fabric, self.places[rank])
@@ -97,8 +156,10 @@ class JobPlan:
         return self.nic(rank).links[0]
 
     def nic_rate_bps(self, rank: int) -> int:
-        """The rate of a rank's NIC, of all its ports together."""
-        return sum(link.rate_bps for link in self.nic(rank).links)
+        """The rate at which a rank's NIC sends, of all its ports together."""
+        nic = self.nic(rank)
+        share = 1.0 if self.hosts is None else self.hosts.share_of(nic)
+        return round(share * sum(link.rate_bps for link in nic.links))
 
     def lab_rate_bps(self, rank: int) -> float:
         """The rate of a rank's NIC, of all its ports together, in the lab's clock."""
@@ -144,6 +205,12 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
     plans: list[JobPlan] = []
     number = FIRST_QP
     created: Counter[NicRef] = Counter()
+    models = [job.host_model or fabric.spec.host_model for job in jobs]
+    if any(model != models[0] for model in models):
+        raise InputError(
+            "the jobs' host_model differs, and servers of a lab are of one type",
+            hint="give all jobs the same, or write host_model once, in the lab's file",
+        )
     for which, job in enumerate(jobs, 1):
         try:
             plans.append(_planned(fabric, job, number, created))
@@ -165,19 +232,9 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
             f"transport.congestion: the NICs of a lab have no {job.transport.congestion.kind}",
             hint="take transport.dcqcn, or `rocelab simulate --engine packets`, which has it",
         )
-    if job.host_model is not None or fabric.spec.host_model is not None:
-        raise InputError(
-            "host_model: the hosts of a lab are agents, which take their own time",
-            hint="leave it out of the files of the lab and the job, and give it to simulations by "
-            "--host-model",
-        )
-    if job.protocol is not None:
-        raise InputError(
-            "protocol: the hosts of a lab are agents, which have none of NCCL's",
-            hint="leave it out, or take `rocelab simulate --host-model dgx-h100`, which has them",
-        )
     fabric = fabric.network(job.network)
     places = place(fabric, job.ranks, job.placement, job.seed)
+    job, hosts = lab_hosts(fabric, job, places)
     for ref in places:
         check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu, fabric.family)
     schedule: Schedule | None = None
@@ -192,9 +249,18 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
             raise InputError(
                 f"{len(schedule.sends):,} sends in an iteration", hint=f"at most {MAX_ID:,}"
             )
-        pairs = [(send.source, send.destination) for send in schedule.sends]
+        pairs = [
+            (send.source, send.destination)
+            for send in schedule.sends
+            if hosts is None or not hosts.is_local(send.source, send.destination)
+        ]
+        if not pairs:
+            raise InputError(
+                "host_model: all ranks are in one server, and nothing is sent over the network",
+                hint="use more ranks, or `rocelab simulate`",
+            )
     ends = _queue_pairs(fabric, job, places, pairs, first_qp, created)
-    return JobPlan(fabric, job, places, schedule, streams, ends)
+    return JobPlan(fabric, job, places, schedule, streams, ends, hosts)
 
 
 def message_bytes(transport: TransportSpec) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rocelab.base.quantities import whole_share
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.jobs.performance import roofline_ns, wire_overhead_bytes
+from rocelab.jobs.performance import wire_overhead_bytes
 
 PACKET_CPU_S = 20e-6
 BYTE_CPU_S = 6e-6 / 1024
@@ -54,14 +54,11 @@ def _packets(plan: JobPlan) -> tuple[float, float]:
     """A job's data packets per second of the lab's clock, and their payload in bytes."""
     transport = plan.job.transport
     overhead_bytes = wire_overhead_bytes(plan.fabric.family)
-    if plan.schedule is not None:
-        packets = sum(-(-send.size_bytes // transport.mtu) for send in plan.schedule.sends)
-        rate_bps = max(plan.nic_rate_bps(rank) for rank in range(plan.job.ranks))
-        least_ns = roofline_ns(
-            plan.schedule, rate_bps, mtu_bytes=transport.mtu, overhead_bytes=overhead_bytes
-        )
-        payload_bytes = sum(send.size_bytes for send in plan.schedule.sends) / packets
-        return packets * 1e9 / (least_ns * plan.dilation), payload_bytes
+    if plan.over_network is not None and plan.least_ns is not None:
+        sends = plan.over_network.sends
+        packets = sum(-(-send.size_bytes // transport.mtu) for send in sends)
+        payload_bytes = sum(send.size_bytes for send in sends) / packets
+        return packets * 1e9 / (plan.least_ns * plan.dilation), payload_bytes
     ends = ({s.source for s in plan.streams}, {s.destination for s in plan.streams})
     lab_bps = min(sum(plan.lab_rate_bps(rank) for rank in ranks) for ranks in ends)
     payload_bytes = float(min(transport.mtu, plan.message_bytes))

@@ -408,7 +408,9 @@ class LabSpec(SpecModel):
     queues: Annotated[QueuesSpec, Field(description="buffers and ECN marking")] = QueuesSpec()
     host_model: Annotated[
         HostModelBlock | None,
-        Field(description="the type of its servers; left out: hosts take no time in simulations"),
+        Field(
+            description="the type of its servers; left out: hosts take no time, in a lab their own"
+        ),
     ] = None
     tenants: Annotated[
         Tenants, Field(description="by name, who shares the fabric without reaching the others")

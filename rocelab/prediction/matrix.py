@@ -89,13 +89,13 @@ def _rows_of_job(plan: JobPlan) -> list[FlowRow]:
         if not end.control:
             ends[end.rank, end.peer].append(end)
     rows = []
-    if plan.schedule is None:
+    if plan.over_network is None:
         for stream in plan.streams:
             pair = (stream.source, stream.destination)
             rows += [row_of_end(plan, end) for end in ends[pair]]
         return rows
     sizes: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for send in plan.schedule.sends:
+    for send in plan.over_network.sends:
         sizes[send.source, send.destination] += _messages(send.size_bytes, plan.message_bytes)
     known = plan.job.transport.admission is None
     for pair, messages in sizes.items():

@@ -81,6 +81,7 @@ def job_document(report: JobReport) -> Document:
         f"{job['pattern']}{size} on {report.lab['name']}",
         blocks,
         kind=f"rocelab traffic on lab `{report.lab['name']}`",
+        meta=report.hosts[:1].upper() + report.hosts[1:],
         card=job_answer(report, Figure("answer", partial(progress_plot, report))),
     )
     return with_basis(document, report.basis)

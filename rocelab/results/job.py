@@ -467,6 +467,9 @@ class JobReport(LabDocument):
     longest."""
     stages: tuple[Stages, ...] = ()
     """Of each event, where faults by hand are allowed and every switch runs FRR."""
+    hosts: str = ""
+    """What a host model makes agents wait for, and what it leaves to them; empty without one: hosts
+    are agents, which take their own time."""
 
     @property
     def valid(self) -> bool:

@@ -18,8 +18,6 @@ from rocelab.jobs.performance import (
     PerformanceRow,
     jct_ratio,
     ran_ahead,
-    roofline_ns,
-    wire_overhead_bytes,
 )
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
@@ -52,17 +50,10 @@ def times(lab_ns: float, dilation: float) -> Times:
 
 
 def bound(plan: JobPlan) -> Times | None:
-    """The least time of an iteration on the modelled network, with Ethernet's preamble, FCS and
-    gap, which the lab's links count as well. None for streams."""
-    if plan.schedule is None:
+    """The least time of an iteration (`JobPlan.least_ns`). None for streams."""
+    if plan.least_ns is None:
         return None
-    least_ns = roofline_ns(
-        plan.schedule,
-        max(plan.nic_rate_bps(rank) for rank in range(plan.job.ranks)),
-        mtu_bytes=plan.job.transport.mtu,
-        overhead_bytes=wire_overhead_bytes(plan.fabric.family),
-    )
-    return Times(least_ns * plan.dilation, least_ns)
+    return Times(plan.least_ns * plan.dilation, plan.least_ns)
 
 
 def completion(job: JobResult) -> Times | None:

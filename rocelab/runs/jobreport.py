@@ -107,6 +107,7 @@ def _report(
         resolution=figures.resolution(job, trips, fidelity.late_max_ns),
         disturbed=record.disturbed,
         outages=counted.outages(job, trips, fidelity.late_max_ns),
+        hosts="" if plan.hosts is None else plan.hosts.words,
     )
 
 

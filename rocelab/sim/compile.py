@@ -252,9 +252,7 @@ def _compiled(
     messages = None
     if for_packets:
         transfer = (np.cumsum(wire > 0) - 1)[place].reshape(-1, qps)
-        messages = messages_of(
-            connection, carried_bytes, parts, job.transport, transfer, len(kept)
-        )
+        messages = messages_of(connection, carried_bytes, parts, job.transport, transfer, len(kept))
     sending = np.zeros(len(used) * qps, bool)
     sending[flow[kept]] = True
     number = np.cumsum(sending) - 1

@@ -52,7 +52,7 @@ def with_hosts(network: Network, model: HostModel) -> Network:
     chosen = (np.repeat(first, model.gpus) + np.tile(nic_of_gpu, len(first))).astype(np.intp)
     links = network.nic_links
     total_bps = np.where(links == NONE, 0.0, network.rate_bps[links]).sum(axis=1)
-    part = np.minimum(1.0, _cap_bps(model) / total_bps)
+    part = np.minimum(1.0, model.nic_limit_bps / total_bps)
     rate_bps = network.rate_bps.copy()
     is_port = links != NONE
     rate_bps[links[is_port]] *= np.broadcast_to(part[:, None], links.shape)[is_port]
@@ -65,12 +65,6 @@ def with_hosts(network: Network, model: HostModel) -> Network:
         nic_links=links[chosen],
         nic_home=network.nic_home[chosen],
     )
-
-
-def _cap_bps(model: HostModel) -> float:
-    """What a NIC carries at most: what its only GPU gets through its own PCIe link, too."""
-    alone_bps = model.gpu_cap_bps if model.gpus_of_nic == 1 else np.inf
-    return float(min(model.nic_cap_bps, alone_bps))
 
 
 def domains_of(network: Network, model: HostModel) -> Ints:
@@ -172,7 +166,9 @@ class LocalPaths:
     def capacity_bps(self) -> Floats:
         """Of each row."""
         family, gpu = np.divmod(self._keys, self._gpus)
-        fixed_bps = np.where(family >= self._link_family, self.model.gpu_cap_bps, self._row_bps)
+        fixed_bps = np.where(
+            family >= self._link_family, self.model.gpu_cap_bps, self.model.local_row_bps
+        )
         rates: Floats = np.where(family == self._link_family + 2, self._nic_bps[gpu], fixed_bps)
         return rates
 
@@ -215,7 +211,7 @@ class LocalPaths:
     def name(self, send: int) -> str:
         """What the row of this number, counted behind the sends, is."""
         family, number = divmod(int(self._keys[send - self._network.sends]), self._gpus)
-        if self._is_mesh and family < self._link_family:
+        if self.model.is_mesh and family < self._link_family:
             return f"{self._gpu(number)}:to-{self._gpu(family)}"
         if family == self._link_family + 2:
             return f"{self._gpu(number)}:posting"
@@ -237,10 +233,6 @@ class LocalPaths:
         return self._network.nics
 
     @property
-    def _is_mesh(self) -> bool:
-        return self.model.local is not None and self.model.local.kind is LocalKind.MESH
-
-    @property
     def _kind_name(self) -> str:
         return "fabric" if self.model.local is None else self.model.local.kind.value
 
@@ -248,14 +240,7 @@ class LocalPaths:
     def _link_family(self) -> int:
         """The first of the two families of keys of PCIe links; a key is a family times GPUs, plus a
         GPU. In a mesh the other end is the family."""
-        return self._gpus if self._is_mesh else 2
-
-    @property
-    def _row_bps(self) -> float:
-        if self.model.local is None:
-            return 0.0
-        others = self.model.domain_gpus - 1 if self._is_mesh else 1
-        return self._fabric.bandwidth_bps / max(1, others)
+        return self._gpus if self.model.is_mesh else 2
 
     @property
     def _links_always(self) -> bool:
@@ -271,7 +256,7 @@ class LocalPaths:
         is_shared = self._fabric.kind is LocalKind.PCIE and np.isfinite(self.model.gpu_cap_bps)
         if is_shared:
             keys[:, [0, 3]] = self._link_keys(source, destination)
-        if self._is_mesh:
+        if self.model.is_mesh:
             keys[:, 1] = destination.astype(np.int64) * self._gpus + source
         elif not (is_shared and self._fabric.bandwidth_bps >= self.model.gpu_cap_bps):
             keys[:, 1] = source

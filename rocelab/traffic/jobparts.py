@@ -50,15 +50,16 @@ def nic_links(plans: Sequence[JobPlan]) -> tuple[Link, ...]:
     return tuple({link.name: link for nic in nics for link in nic.links}.values())
 
 
-def ports_of(fabric: Fabric, nic: Nic) -> list[dict[str, Any]]:
+def ports_of(fabric: Fabric, nic: Nic, share: float = 1.0) -> list[dict[str, Any]]:
     """The ports of a NIC for a setup message; `macs` is the start of a port's frames, `obeys` the
-    time in which it obeys a pause, and that of a quantum, in ns; None without lossless classes."""
+    time in which it obeys a pause, and that of a quantum, in ns; None without lossless classes.
+    share: of its links' rate at which it sends."""
     pfc = fabric.spec.queues.pfc
     dilation = fabric.spec.dilation
     return [
         {
             "interface": link.a.interface,
-            "rate_bps": link.rate_bps / dilation,
+            "rate_bps": link.rate_bps * share / dilation,
             "macs": (link.b.mac + link.a.mac).replace(":", ""),
             "obeys": None if pfc is None else obedience_ns(pfc, fabric.spec, link, link.b),
         }
@@ -74,13 +75,18 @@ def parts_of(plans: Sequence[JobPlan]) -> dict[str, AgentPart]:
 
 def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> AgentPart:
     plans = [writer.plan for writer in writers]
-    fabric = plans[0].fabric
+    fabric, hosts = plans[0].fabric, plans[0].hosts
     fields: dict[str, Any] = {
         "frame_bytes": most_header_bytes(fabric.family)
         + max(plan.job.transport.mtu for plan in plans),
         "moderation_ns": moderation_ns(plans[0].dilation),
         "sample_ns": min(plan.sample_ns for plan in plans),
-        "nics": [ports_of(fabric, nic_of(fabric, ref)) for ref in nics],
+        "nics": [
+            ports_of(fabric, nic, 1.0 if hosts is None else hosts.share_of(nic))
+            for nic in (nic_of(fabric, ref) for ref in nics)
+        ],
+        "local_bps": 0.0 if hosts is None else hosts.model.local_row_bps / plans[0].dilation,
+        "is_mesh": hosts is not None and hosts.model.is_mesh,
         "kinds": [],
         "queue_pairs": [],
         "ranks": [],
@@ -115,7 +121,7 @@ class _Writer:
             self.ends[end.rank].append(end)
         self._sends: dict[int, list[Send]] = defaultdict(list)
         self._receives: dict[int, list[Send]] = defaultdict(list)
-        for send in plan.schedule.sends if plan.schedule else ():
+        for send in plan.carried.sends if plan.carried else ():
             self._sends[send.source].append(send)
             self._receives[send.destination].append(send)
 
@@ -182,11 +188,18 @@ class _Writer:
             "split": transport.strategy is Strategy.SPLIT,
             "message_bytes": plan.message_bytes,
             "admitted": self._admitted,
+            "local": [
+                (peer, (plan.places[rank].nic, plan.places[peer].nic))
+                for peer in dict.fromkeys(
+                    send.destination for send in self._sends[rank] if plan.is_local(send)
+                )
+            ],
             "sends": [
-                (send.id, send.destination, send.size_bytes, send.after)
+                (send.id, send.destination, send.size_bytes, send.after, plan.host_ns(send))
                 for send in self._sends[rank]
             ],
             "receives": [(send.id, send.size_bytes) for send in self._receives[rank]],
+            "launch_ns": 0 if plan.hosts is None else round(plan.hosts.launch_ns * plan.dilation),
             "iterations": plan.iterations,
             "recorded": plan.recorded_iterations,
             "compute_ns": round(plan.job.compute * plan.dilation),

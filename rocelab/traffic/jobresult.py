@@ -318,7 +318,7 @@ def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
             f"`--dilation {2 * result.plan.dilation:g}` of `rocelab up`, or of `rocelab drill run`"
         )
     if not result.errors:
-        schedule, posted = result.plan.schedule, result.posted_bytes
+        schedule, posted = result.plan.over_network, result.posted_bytes
         planned = sum(send.size_bytes for send in schedule.sends) if schedule else 0
         if schedule and posted != planned * result.plan.iterations:
             problems.append(f"{posted:,} bytes were posted, {planned:,} per iteration were planned")

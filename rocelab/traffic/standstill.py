@@ -22,13 +22,17 @@ LOOK_NS = SECOND_NS
 
 def patience_ns(jobs: Sequence[JobPlan]) -> int:
     """The longest time, in the lab's clock, in which nothing of `jobs` arrives though packets may
-    still be sent: their retries, their computing, and a watchdog that frees queues."""
+    still be sent: their retries, their computing, what hosts take, and a watchdog that frees
+    queues."""
     longest = MARGIN_NS
     for job in jobs:
         transport, pfc = job.job.transport, job.fabric.spec.queues.pfc
-        waits_ns = (transport.retries + 1) * transport.ack_timeout + job.job.compute
+        waits_ns: float = (transport.retries + 1) * transport.ack_timeout + job.job.compute
         if pfc is not None and pfc.watchdog is not None:
             waits_ns += pfc.watchdog.detection
+        if job.hosts is not None:
+            waits_ns += job.hosts.launch_ns + job.hosts.before_ns(is_local=False)
+            waits_ns += job.least_ns or 0
         longest = max(longest, MARGIN_NS + round(waits_ns * job.dilation))
     return longest
 

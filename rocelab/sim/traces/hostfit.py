@@ -240,9 +240,7 @@ def _alone(column: Floats, right: Floats, place: int) -> Floats:
 
 def _capped(server: HostModelSpec, line_bps: float) -> HostModelSpec:
     """The server with the cap of NICs that it has in a lab, said outright."""
-    bps = min(server.model.nic_cap_bps, line_bps)
-    if server.model.gpus_of_nic == 1:
-        bps = min(bps, server.model.gpu_cap_bps)
+    bps = min(server.model.nic_limit_bps, line_bps)
     return _with(server, {"nic": {"cap": RATE.written(round(bps))}, "gpu": {"cap": None}})
 
 

@@ -21,6 +21,7 @@ from rocelab.traffic.jobparts import parts_of
 from rocelab.traffic.jobresult import JobResult, read_jobs
 from rocelab.wire.headers import IP_OFFSET
 from tests.helpers.rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
+from tests.unit.hosts.servers import server as type_of_server
 
 DILATION = 1000
 STEP_NS = 200_000
@@ -252,8 +253,29 @@ def test_a_queue_pair_that_naks_ended_is_told_too() -> None:
 
 def test_a_server_without_a_job_has_nothing_to_do() -> None:
     fields = {"frame_bytes": 0, "sample_ns": 0, "nics": [], "queue_pairs": [], "ranks": []}
+    fields |= {"local_bps": 0.0, "is_mesh": False}
     endpoint = Endpoint(fields, [], lambda interface: pytest.fail(interface), lambda message: None)
     assert endpoint.turn(5) == NEVER_NS
     assert endpoint.idle
     endpoint.stop()
     assert endpoint.report()[0] == {"nics": [], "queue_pairs": [], "ranks": []}
+
+
+def test_ranks_of_one_server_send_each_other_no_packet_and_end_with_every_byte() -> None:
+    shape = {"kind": "clos", "racks": 2, "servers_per_rack": 1, "nics_per_server": 2}
+    two = LabSpec.model_validate({"name": "t", "dilation": DILATION, "fabric": shape})
+    hosts = type_of_server(gpus=2, nics=2, launch="8us", step="14us", latency="3us")
+    keys = {"pattern": "alltoall", "ranks": 4, "size": "400KB", "iterations": 2}
+    job = JobSpec.model_validate(keys | {"host_model": hosts, "warmup_iterations": 0})
+    lab = Servers([plan_job(build_fabric(two), job)], {})
+    lab.run(lambda: len(lab.told) >= 8 and lab.idle)
+    over_network = lab.plan.over_network
+    assert over_network is not None
+    # Each rank sends two of the three others over the network.
+    assert len(over_network.sends) == 8
+    assert lab.total("requester", "posted_bytes") == 8 * 100_000 * 2
+    (result,) = lab.results()
+    assert not result.problems
+    assert all(rank.received_bytes == 3 * 100_000 * 2 for rank in result.ranks)
+    # 22 us before the first packet leaves, and its bytes at 400 Gb/s, on a clock 1,000 times slow.
+    assert result.iteration_ns.min() > 1000 * (22_000 + 200_000 * 8 / 400)

@@ -19,6 +19,7 @@ from rocelab.planning.fabric import Fabric
 from rocelab.traffic.jobparts import CONTROL, DATA, nic_links, parts_of
 from rocelab.traffic.session import TrafficSession
 from rocelab.wire.headers import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
+from tests.unit.hosts.servers import server
 
 
 def fabric(**changes: object) -> Fabric:
@@ -202,3 +203,36 @@ def test_two_nics_of_one_server_may_send_to_each_other() -> None:
     plan = plan_job(fabric(), job(ranks=2, placement=["srv1-1:1", "srv1-1:2"]))
     (part,) = parts_of([plan]).values()
     assert [port["interface"] for (port,) in part.fields["nics"]] == ["rtsw1", "rtsw1-2"]
+
+
+def test_a_host_model_makes_of_a_collective_what_nccl_does_in_the_lab_too() -> None:
+    hosts = server(gpus=2, nics=2, launch="8us", step="14us", cap="200G")
+    plan = plan_job(fabric(), job(host_model=hosts, size="32MB"))
+    assert plan.hosts is not None and plan.hosts.cost is not None
+    assert (plan.job.channels, plan.job.group) == (2, 2)
+    assert "launch 8us" in plan.hosts.words and "NICs send 200G" in plan.hosts.words
+    by_server = {plan.places[end.rank].server for end in plan.ends}
+    assert all(plan.places[end.rank].server != plan.places[end.peer].server for end in plan.ends)
+    assert len(by_server) == 2
+    (part, _) = parts_of([plan]).values()
+    assert {port["rate_bps"] for nic in part.fields["nics"] for port in nic} == {
+        200e9 / plan.dilation
+    }
+
+
+@pytest.mark.parametrize(
+    ("hosts", "keys", "says"),
+    [
+        (server(gpus=4, nics=2), {}, "2 GPUs to a NIC"),
+        (server(gpus=2, nics=2, kind="pcie"), {}, "PCIe links"),
+        (server(gpus=2, nics=2, servers=2), {}, "NVLink domains of 2 servers"),
+        (server(), {}, "4 NICs a server"),
+        (server(gpus=2, nics=2), {"ranks": 2}, "all ranks are in one server"),
+        (server(gpus=2, nics=2), {"algorithm": "nvls-tree"}, "only a fluid"),
+    ],
+)
+def test_hosts_that_agents_do_not_model_are_refused(
+    hosts: object, keys: dict[str, object], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        plan_job(fabric(), job(host_model=hosts, **keys))
