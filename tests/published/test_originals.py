@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import tarfile
+from ipaddress import ip_interface
 from pathlib import Path
 
 import pytest
 
+from rocelab.importing.labs import graph_lab
+from rocelab.importing.readers import read_topology
 from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.source import written
+from rocelab.planning.build import plan
+from rocelab.results.engines import Engine
+from rocelab.routes.planned import planned_fibs
+from rocelab.routes.reach import unreached
+from rocelab.sim.options import Options
+from rocelab.sim.simulate import simulate
 from rocelab.sim.traces.chakra import NodeKind, read_trace
 from rocelab.sim.traces.messages import message_classes
 from rocelab.sim.traces.nccl_tests import read_nccl_tests
@@ -82,6 +95,46 @@ def test_the_sample_of_nccl_tests_has_the_columns_and_figures_of_a_real_run(
         assert row.in_place and made.in_place
         assert row.in_place.time_us == made.in_place.time_us
         assert row.in_place.busbw_gbs == pytest.approx(made.in_place.busbw_gbs, abs=0.02)
+
+
+def test_the_configuration_that_sonic_tests_with_is_a_lab_with_its_profile(
+    published: Path, tmp_path: Path
+) -> None:
+    """It comes up whole as planned, and AllReduce in a class that its profile makes lossless loses
+    nothing: the engine of packets has its buffers."""
+    source = tmp_path / "card"
+    source.mkdir()
+    original = published / "sonic/vlab-t2-01_config_db.json"
+    (source / original.name).write_bytes(original.read_bytes())
+    database = json.loads(original.read_text())
+    made = graph_lab("card", read_topology(source, {}), servers=1)
+    file = tmp_path / "card.yaml"
+    file.write_text(written(made.body) + f"queues: {{profile: card/{original.name}}}\n")
+
+    fabric = plan(load_spec(file))
+
+    names = {one["name"] for one in database["DEVICE_NEIGHBOR"].values()}
+    assert {node.name.lower() for node in fabric.switches} >= {name.lower() for name in names}
+    addresses = {
+        str(ip_interface(key.split("|")[1]).ip)
+        for table in ("INTERFACE", "PORTCHANNEL_INTERFACE")
+        for key in database[table]
+        if "|" in key
+    }
+    planned = {
+        str(ip_interface(address).ip)
+        for link in fabric.trunks
+        for port in (link.a, link.b)
+        for address in (port.address, port.other_address)
+        if address is not None
+    }
+    assert addresses & planned
+    assert list(unreached(fabric, planned_fibs(fabric, fabric.prefixes))) == []
+    job = {"pattern": "allreduce", "ranks": 4, "size": "1MB", "transport": {"dscp": 3}}
+    options = Options(engine=Engine.PACKETS)
+    report = simulate(fabric.spec, [JobSpec.model_validate(job)], options)
+    assert report.packets is not None and report.packets.lossless is not None
+    assert (report.packets.drops, report.packets.retransmitted) == (0, 0)
 
 
 def test_two_tables_of_random_hashing_agree(published: Path) -> None:

@@ -3,6 +3,7 @@ and how much of that BGP waited."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.base.quantities import Unit, duration, formatted
@@ -40,6 +41,9 @@ class WorstEvent:
     stages: Stages | None
     """None if they were not measured."""
 
+    ended_ns: int | None = None
+    """How long after it its fault ended; None if that was not seen."""
+
 
 STORM = 6
 """From so many events on a run is a storm."""
@@ -75,7 +79,17 @@ def worst_event(run: ProbeRun) -> WorstEvent | None:
         resolution_ns=record.convergence.resolution_ns,
         open=sum(not flow.restored for flow in hit),
         stages=run.stages[place] if place < len(run.stages) else None,
+        ended_ns=_ended_ns(record.event, run.events[place + 1 :]),
     )
+
+
+def _ended_ns(event: Event, later: Sequence[EventRecord]) -> int | None:
+    ends = (
+        record.event.t_ns - event.t_ns
+        for record in later
+        if record.event.change == "end" and record.event.subject == event.subject
+    )
+    return next(ends, None)
 
 
 def _lost(record: EventRecord) -> int:
@@ -119,7 +133,10 @@ def holds(worst: WorstEvent) -> int:
 
 
 def hold_clause(worst: WorstEvent) -> str:
-    """`about 100 ms of it is FRR's hold of 50 ms at two hops`; empty if it did not hold it up."""
+    """`about 100 ms of it is FRR's hold of 50 ms at two hops`; empty if it did not hold it up. Of
+    an outage that lasted longer than the fault, that."""
+    if worst.out_ns is not None and worst.ended_ns is not None and worst.out_ns > worst.ended_ns:
+        return f"the last was back only when the fault had ended, after {duration(worst.ended_ns)}"
     number = holds(worst)
     if not number:
         return ""

@@ -191,6 +191,14 @@ def test_the_sentence_names_how_much_of_an_outage_is_frrs_hold() -> None:
     )
 
 
+def test_an_outage_that_lasts_as_long_as_its_fault_is_not_laid_on_the_routers() -> None:
+    run = slow()
+    worst = worst_event(run)
+    assert worst is not None and worst.ended_ns is not None and worst.ended_ns > 127 * MS
+    early = replace(worst, ended_ns=100 * MS)
+    assert hold_clause(early) == "the last was back only when the fault had ended, after 100 ms"
+
+
 def test_without_stages_or_with_a_shorter_outage_no_hold_is_named() -> None:
     for run in (slow(None), replace(report_sample.repeat(1), stages=(TWO_HOPS,))):
         worst = worst_event(run)
