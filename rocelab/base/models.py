@@ -15,7 +15,14 @@ class SpecModel(BaseModel):
     """Unknown keys are errors, text is not taken for numbers, and a spec never changes."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, validate_default=False, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        validate_default=False,
+        allow_inf_nan=False,
+        # When it is first used: a command reads few of the models that it imports, and a model has
+        # those of its blocks in its own.
+        defer_build=True,
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -1,5 +1,5 @@
 """Hashes and choices for arrays of flows: `rocelab.routes.multipath`, the kernel's ECMP, and
-the hash of fields of `rocelab.routes.steering` in numpy.
+the hash of fields of `rocelab.routes.steering` and the outer header of tunnels in numpy.
 
 Hashes and indexes of next hops, per flow, equal those of the scalar models. A seed is one for all
 or one per flow. Arrays are processed in pieces that fit the processor's cache.
@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from rocelab.labfile.model import HashField, HashPolicy
 from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers
-from rocelab.routes.flows import Bytes, HeaderColumns, Indices, Words
+from rocelab.routes.flows import Bytes, HeaderColumns, Indices, Words, columns_v4
 from rocelab.routes.multipath import JHASH_START, UDP, hashed_fields, siphash_key, upper_bounds
 from rocelab.routes.steering import IPV4_BYTES, MULTIPLIERS, ROCE_PORT
+from rocelab.routes.tunnel import FIELDS as TUNNEL_FIELDS
+from rocelab.wire.vxlan import FIRST_SOURCE_PORT, LAST_SOURCE_PORT, VXLAN_PORT
 
 PIECE = 8192
 """Flows hashed at a time: eight arrays of 64 KiB fit a core's second-level cache."""
@@ -226,3 +228,15 @@ def _mixed(value: _Words64) -> _Words64:
     value = (value ^ value >> np.uint64(30)) * first
     value = (value ^ value >> np.uint64(27)) * second
     return value ^ value >> np.uint64(31)
+
+
+def outer_columns(headers: Headers, source: Bytes, destination: Bytes) -> HeaderColumns:
+    """`rocelab.routes.tunnel.outer_flow` for arrays of RoCE flows: the headers of the flows inside,
+    and wire bytes of their leaves' loopbacks, n x 4."""
+    digest: Words = field_hashes(headers, 0, TUNNEL_FIELDS)
+    digest[digest == 0] = 1
+    digest ^= digest << np.uint32(16)
+    width = np.uint64(LAST_SOURCE_PORT - FIRST_SOURCE_PORT)
+    ports = (digest.astype(np.uint64) * width >> np.uint64(32)) + np.uint64(FIRST_SOURCE_PORT)
+    from_, to = (addresses.view(">u4").reshape(-1) for addresses in (source, destination))
+    return columns_v4(from_, to, ports, VXLAN_PORT)

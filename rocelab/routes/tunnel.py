@@ -7,13 +7,9 @@ the model of both. `rocelab.routes.path` walks with the outer flow.
 
 from __future__ import annotations
 
-import numpy as np
-
-from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers
+from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed
 from rocelab.planning.fabric import Fabric, Nic
 from rocelab.planning.tenancy import check_reached, leaf_of
-from rocelab.routes.bulk import field_hashes
-from rocelab.routes.flows import Bytes, HeaderColumns, Words, columns_v4
 from rocelab.routes.multipath import Flow5, udp_flow
 from rocelab.routes.steering import field_hash
 from rocelab.wire.vxlan import FIRST_SOURCE_PORT, LAST_SOURCE_PORT, VXLAN_PORT
@@ -41,15 +37,3 @@ def entropy(flow: Flow5) -> int:
     digest = field_hash(flow, 0, 0, FIELDS) or 1
     digest ^= digest << 16 & _WORD
     return (digest * (LAST_SOURCE_PORT - FIRST_SOURCE_PORT) >> 32) + FIRST_SOURCE_PORT
-
-
-def outer_columns(headers: Headers, source: Bytes, destination: Bytes) -> HeaderColumns:
-    """`outer_flow` for arrays of RoCE flows: `headers` of the flows inside, and the wire bytes of
-    their leaves' loopbacks, n x 4."""
-    digest: Words = field_hashes(headers, 0, FIELDS)
-    digest[digest == 0] = 1
-    digest ^= digest << np.uint32(16)
-    width = np.uint64(LAST_SOURCE_PORT - FIRST_SOURCE_PORT)
-    ports = (digest.astype(np.uint64) * width >> np.uint64(32)) + np.uint64(FIRST_SOURCE_PORT)
-    from_, to = (addresses.view(">u4").reshape(-1) for addresses in (source, destination))
-    return columns_v4(from_, to, ports, VXLAN_PORT)

@@ -26,6 +26,7 @@ from rocelab.routes.bulk import (
     address_words,
     field_hashes,
     multipath_hashes,
+    outer_columns,
     select_all,
     select_buckets,
 )
@@ -34,7 +35,6 @@ from rocelab.routes.flows import Indices, roce_columns
 from rocelab.routes.models import Model
 from rocelab.routes.resilient import filled, without
 from rocelab.routes.steering import EntryKey, steering_hash
-from rocelab.routes.tunnel import outer_columns
 
 DRAWN = (Treatment.FLOWLET, Treatment.SPRAY)
 

@@ -18,12 +18,12 @@ from rocelab.planning.build import build_fabric
 from rocelab.planning.tenancy import forwarded_to
 from rocelab.prediction.matrix import FlowRow
 from rocelab.prediction.predictor import Setting, asked_fabric, paths_on
-from rocelab.routes.bulk import address_words
+from rocelab.routes.bulk import address_words, outer_columns
 from rocelab.routes.multipath import udp_flow
 from rocelab.routes.path import possible_links, walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.reach import unreached
-from rocelab.routes.tunnel import entropy, outer_columns, outer_flow
+from rocelab.routes.tunnel import entropy, outer_flow
 from rocelab.wire.vxlan import FIRST_SOURCE_PORT, LAST_SOURCE_PORT
 from tests.helpers.labs import planned
 
