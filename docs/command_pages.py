@@ -103,7 +103,12 @@ COMMAND_PAGES: dict[str, CommandPage] = {
         "rocelab --host me@vm attach", ("remote.md",), ("resume", "reconnect", "continue")
     ),
     "exec": CommandPage(
-        "rocelab exec zone-small rtsw1 -- ip -brief link", ("cli.md",), ("run", "command in a node")
+        "rocelab exec zone-small rtsw1 -- ip -brief link", ("cli.md",), ("command in a node",)
+    ),
+    "run": CommandPage(
+        "",
+        ("programs.md",),
+        ("torchrun", "mpirun", "srun", "launch", "iperf3", "own program", "PyTorch", "application"),
     ),
     "ping": CommandPage("", ("cli.md",), ("connectivity", "ICMP")),
     "traffic": CommandPage(

@@ -33,6 +33,7 @@ from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
 from rocelab.results.prediction import Prediction
 from rocelab.results.probereport import ProbeReport
+from rocelab.results.programs import ProgramReport
 from rocelab.results.simulation import SimulationReport
 from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.traffic.reachability import Reachability
@@ -67,6 +68,7 @@ DOCUMENTS = (
     Document("Difference of drills", "`rocelab drill diff --json`", DrillDiff),
     Document("Gate of drills", "`rocelab drill gate --json`", Gate),
     Document("Traffic", "`rocelab traffic`", JobReport),
+    Document("Programs", "`rocelab run --json`", ProgramReport),
     Document("Probes of the live page", "`/traffic/result.json` after probes", ProbeReport),
     Document("Comparison", "`rocelab compare`", Comparison),
     Document("Prediction", "`rocelab predict --json`", Prediction),

@@ -9,6 +9,7 @@ killed command leaves behind can be found from it alone:
     /run/rocelab/<lab>/mounts/       a tmpfs with the mount namespaces of programs in nodes and of
                                      the switches' daemons
     /run/rocelab/<lab>/hosts         /etc/hosts in its nodes (`rocelab.lab.hosts`)
+    /run/rocelab/<lab>/remote-shell  how programs enter other nodes (`rocelab.programs.running`)
     /run/rocelab/<lab>/nodes/<node>/ root's: configurations
                             .../etc/ root's: /etc/frr of the daemons
                             .../daemons/ their user's: logs, sockets, pid files: read without
@@ -183,6 +184,10 @@ class LabFiles:
     @property
     def hosts(self) -> Path:
         return self.root / "hosts"
+
+    @property
+    def remote_shell(self) -> Path:
+        return self.root / "remote-shell"
 
     def node(self, node: str) -> Path:
         return self.nodes / node

@@ -150,6 +150,11 @@ _COMMANDS = {
         "inside:exec_command",
         "Run a command in a node; its exit code is the command's.",
     ),
+    "run": (
+        _MEASURE,
+        "run:run",
+        "Run an unmodified program on servers of a running lab, and watch its TCP connections.",
+    ),
     "ping": (
         _LOOK,
         "inside:ping",

@@ -8,14 +8,10 @@ namespace for the whole lab, which has all else of this machine: namespaces of s
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rocelab.base.files import write_file
-from rocelab.linux import mounts, namespaces
+from rocelab.linux import machines, mounts, namespaces
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
-
-HOSTS = Path("/etc/hosts")
 
 
 def hosts_file(fabric: Fabric) -> str:
@@ -42,25 +38,13 @@ def make_machine(files: LabFiles) -> None:
 
     def show_hosts() -> None:
         mounts.enter(files.machine)
-        _show_hosts(files)
+        machines.show_hosts(files.hosts)
 
     namespaces.on_own_thread(show_hosts)
 
 
 def enter(files: LabFiles, node: str) -> None:
     """Move the calling thread, which must end there, into a node: its network, its host name and
-    the lab's /etc/hosts, in this machine's file system and the same working directory. Raises
-    OSError."""
-    namespaces.enter(files.netns_of(node))
-    namespaces.name_host(node)
-    # A lab that was adopted has none.
-    if files.machine.exists():
-        mounts.enter_here(files.machine)
-        # A program that replaces the machine's /etc/hosts thereby unmounts what is on it, in every
-        # namespace.
-        _show_hosts(files)
-
-
-def _show_hosts(files: LabFiles) -> None:
-    if HOSTS.exists():
-        mounts.cover(HOSTS, files.hosts)
+    the lab's /etc/hosts, in this machine's file system and the same working directory. A lab that
+    was adopted has no /etc/hosts of its own. Raises OSError."""
+    machines.enter(files.netns_of(node), node, files.machine, files.hosts)

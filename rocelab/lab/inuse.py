@@ -39,13 +39,15 @@ class Use(Enum):
     """What a use of a lab tolerates beside it.
 
     `ALONE`: nothing. `UNDER_FAULTS`: faults by hand, and no other traffic. `FAULT`: other faults,
-    and traffic that allows them. `UNSENT`: faults by hand, while nobody sends.
+    and traffic that allows them. `UNSENT`: faults by hand, while nobody sends. `PROGRAM`: all but
+    what measures the lab alone.
     """
 
     ALONE = "alone"
     UNDER_FAULTS = "under faults"
     FAULT = "fault"
     UNSENT = "unsent"
+    PROGRAM = "program"
 
 
 _USE, _TRAFFIC = "use.lock", "traffic.lock"
@@ -54,6 +56,7 @@ _LOCKS_OF: Mapping[Use, Mapping[str, int]] = {
     Use.UNDER_FAULTS: {_USE: fcntl.LOCK_SH, _TRAFFIC: fcntl.LOCK_EX},
     Use.FAULT: {_USE: fcntl.LOCK_SH},
     Use.UNSENT: {_USE: fcntl.LOCK_SH, _TRAFFIC: fcntl.LOCK_SH},
+    Use.PROGRAM: {_USE: fcntl.LOCK_SH},
 }
 _HINTS = {
     Use.FAULT: "wait for it to end, or break the lab under traffic that allows it: send that with "

@@ -44,9 +44,9 @@ MOVE_MOUNT_F_EMPTY_PATH = 0x4
 NS_GET_MNTNS_ID = 0x8008B705
 """include/uapi/linux/nsfs.h."""
 
-RUN = Path("/run")
+RUN, PROC = Path("/run"), Path("/proc")
 SYSTEM_ROOT = Path("/")
-_OF_KERNEL = (Path("/proc"), Path("/dev"))
+_OF_KERNEL = (PROC, Path("/dev"))
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -195,6 +195,14 @@ def enter_scratch() -> Path:
     _mount(None, SYSTEM_ROOT, MS_REC | MS_SLAVE)
     namespaces.mount_tmpfs(RUN)
     return RUN
+
+
+def show_processes() -> None:
+    """Move the calling thread into a mount namespace of its own whose /proc shows the processes of
+    its pid_namespaces(7). Raises OSError."""
+    check(_libc.unshare(CLONE_NEWNS), "unshare")
+    _mount(None, SYSTEM_ROOT, MS_REC | MS_SLAVE)
+    check(_libc.mount(b"proc", os.fsencode(PROC), b"proc", 0, None), "mount proc")
 
 
 def enter_here(namespace: Path) -> None:

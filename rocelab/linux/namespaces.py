@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 
 CLONE_NEWNET = 0x40000000
 CLONE_NEWUTS = 0x04000000
+CLONE_NEWPID = 0x20000000
 MS_BIND = 0x1000
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 0x2
@@ -135,6 +136,12 @@ def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) ->
 def unshare() -> None:
     """Move the calling thread into a new namespace. Raises OSError."""
     check(_libc.unshare(CLONE_NEWNET), "unshare")
+
+
+def unshare_processes() -> None:
+    """Let the next child of this process be process 1 of a new pid_namespaces(7): all its
+    descendants end with it, whatever they do. Raises OSError."""
+    check(_libc.unshare(CLONE_NEWPID), "unshare")
 
 
 def name_host(name: str) -> None:

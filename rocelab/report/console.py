@@ -88,11 +88,11 @@ def show_blocks(*blocks: Block) -> None:
     print_blocks(blocks, out())
 
 
-def show_document(document: Document) -> None:
-    """Print a document on stdout."""
+def show_document(document: Document, console: Console | None = None) -> None:
+    """Print a document on stdout, or on another console."""
     from rocelab.report.renderers.terminal import print_document
 
-    print_document(document, out())
+    print_document(document, console or out())
 
 
 def note(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,8 @@ def problem(line: str, *, complete: bool) -> str | None:
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
     known |= {"--help", "-h"}
-    matches = (re.match(r"\[?(--?[a-z][a-z-]*)", word) for word in words)
+    own_words = takewhile(lambda word: word != "--", words)  # a user's program follows
+    matches = (re.match(r"\[?(--?[a-z][a-z-]*)", word) for word in own_words)
     unknown = [link[1] for link in matches if link is not None and link[1] not in known]
     return f"{command.name} has no {', '.join(unknown)}" if unknown else None
 

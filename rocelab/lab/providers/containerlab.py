@@ -20,7 +20,6 @@ from rocelab.base.errors import MachineError
 from rocelab.base.files import write_file
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.lab.engine import find_engine, last_line
-from rocelab.lab.hosts import HOSTS
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
@@ -34,6 +33,7 @@ from rocelab.lab.providers.containers import (
 )
 from rocelab.lab.providers.docker import DockerProvider
 from rocelab.lab.providers.door import ContainerRuntime
+from rocelab.linux.machines import HOSTS
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.containerlab import topology_file

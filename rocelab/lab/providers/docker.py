@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.lab.checks import Check, program_version
 from rocelab.lab.engine import find_engine
-from rocelab.lab.hosts import HOSTS
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
@@ -30,6 +29,7 @@ from rocelab.lab.providers.containers import (
     remove_containers,
 )
 from rocelab.lab.providers.door import ContainerRuntime
+from rocelab.linux.machines import HOSTS
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.deployment import check_stack

@@ -31,6 +31,7 @@ COMMANDS = (
     *("adopt", "release", "import"),
     *(
         "exec",
+        "run",
         "ping",
         "reach",
         "shell",

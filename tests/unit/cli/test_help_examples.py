@@ -17,6 +17,7 @@ from rocelab.jobs.options import job_from_options
 from rocelab.jobs.placement import find_nic
 from rocelab.lab.lab import Lab
 from rocelab.observe.portcapture import ports_named
+from rocelab.programs.ranks import matching_servers
 from rocelab.sim.sweep.cells import cells_of
 from rocelab.sim.sweep.sweep_spec import read_sweep
 from tests.helpers.command import rocelab
@@ -28,7 +29,7 @@ LAB = "zone-small"
 
 RUN = ("predict", "schema")
 LONG = ("simulate", "whatif", "longrun")
-ON_LABS = ("capture", "ping", "traffic", "compare")
+ON_LABS = ("capture", "ping", "traffic", "compare", "run")
 OF_FILES = ("diagnose", "drill", "import", "reference")
 """Their files are a user's own."""
 
@@ -104,6 +105,9 @@ def test_it_fits_the_plan_of_its_lab(line: str) -> None:
                 find_nic(lab.fabric, server)
         case "traffic":
             plan_job(lab.fabric, job_from_options(options))
+        case "run":
+            servers = [value for name, value in pairwise(rest) if name == "--on"]
+            assert matching_servers(lab.fabric, servers)
         case "compare":
             assert len(lab.fabric.servers) > 1
 

@@ -36,8 +36,10 @@ from rocelab.remote.runs import ListedRun
 from rocelab.report.console import seconds_table, show_blocks, show_document
 from rocelab.report.document import Table
 from rocelab.report.job import job_document
+from rocelab.report.programs import program_document
 from rocelab.report.renderers.terminal import rich_table
 from rocelab.results.health import HealthReport, SliReport
+from rocelab.results.programs import ProgramReport, RankEnd, Stall, TcpConnection
 from rocelab.runs.jobreport import JobsRecord, job_reports
 from rocelab.traffic.reachability import Reachability
 from tests.helpers import job_sample
@@ -139,6 +141,23 @@ def show_reachability() -> None:
     )
 
 
+def show_programs() -> None:
+    """A run in which one program failed."""
+    source, destination = "z2-srv251-1:1", "z2-srv252-16:8"
+    stalls = (Stall(10**9, 2 * 10**9),)
+    connection = TcpConnection(
+        source, 45_932, destination, 29_500, 0, 10**11, 10**12, 10**9, 123_456, 21, stalls
+    )
+    ranks = (
+        RankEnd(0, "z2-srv251-1/0", None, 10**11),
+        RankEnd(1, "z2-srv251-1/1", 127, 10**6, "there is no program nosuch"),
+    )
+    report = ProgramReport(
+        1, LONG, 5000.0, ("nosuch",), ranks, 10**11, (connection,), 10**8, 10**8, 0.5, ()
+    )
+    show_document(program_document(report))
+
+
 def show_faults(rocelab: Run, folder: Path) -> None:
     subject = "z2-rtsw251:z2-ctsw18, z2-rtsw251:z2-ctsw18-2"
     drivers: tuple[Literal["none", "alive", "orphaned"], ...] = ("none", "alive", "orphaned")
@@ -206,6 +225,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
     "runs": (called(show_runs), "rocelab.cli.host"),
     "te": (called(show_controller), "rocelab.cli.te"),
     "reach": (called(show_reachability), "rocelab.cli.reach"),
+    "run": (called(show_programs), "rocelab.report.programs"),
     "fault list": (show_faults, "rocelab.cli.fault"),
     "health": (called(show_health), "rocelab.cli.health"),
     "drill list": (printed_by("drill", "list"), "rocelab.cli.drill"),

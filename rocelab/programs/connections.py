@@ -1,0 +1,120 @@
+"""Watches the TCP connections of a lab's servers from outside: goodput, retransmissions, round
+trips and stalls, by the kernel's own figures.
+
+A connection is seen from each of its ends, and belongs to the one that sent more. Its bytes are
+exact, since the kernel tells of each socket that ends; its stalls are those that samples show.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import CLOCK_REALTIME, clock_gettime_ns
+
+from rocelab.linux import namespaces, sockets
+from rocelab.linux.closing import Holding
+from rocelab.linux.netlink import DATAGRAM_BYTES
+from rocelab.linux.sockets import ConnectionEnd
+from rocelab.results.programs import Stall, TcpConnection
+
+STALL_NS = 100_000_000
+"""Without an acknowledgement for this long, a sender that has something to send stalls."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A socket as the samples so far show it. Times in ns, CLOCK_REALTIME."""
+
+    node: str
+    end: ConnectionEnd
+    began_ns: int
+    seen_ns: int
+    progress_ns: int
+    """When an acknowledgement was last seen, or nothing was waiting."""
+
+    stalls: list[Stall]
+
+    def update(self, end: ConnectionEnd, now_ns: int) -> None:
+        if end.acked_bytes > self.end.acked_bytes or not self.end.waits:
+            self._conclude(now_ns)
+        self.end, self.seen_ns = end, now_ns
+
+    def _conclude(self, now_ns: int) -> None:
+        if self.end.waits and now_ns - self.progress_ns > STALL_NS:
+            self.stalls.append(Stall(self.progress_ns, now_ns))
+        self.progress_ns = now_ns
+
+
+class ConnectionWatch(Holding):
+    """The connections of some servers of a lab, within a context. Raises OSError."""
+
+    def __init__(self, netns_of: Mapping[str, Path], name_of: Mapping[str, str]) -> None:
+        """`netns_of`: each server's namespace. `name_of`: the name of each address of the lab;
+        connections with another address, such as loopback's, are left out."""
+        self._netns_of, self._name_of = netns_of, name_of
+        self._seen: dict[bytes, _Seen] = {}
+        self.lost_events = False
+        """Whether the kernel had more to tell than was read, so that bytes may be missing."""
+
+    def _enter(self, stack: ExitStack) -> None:
+        self._channels: list[tuple[str, socket.socket, socket.socket]] = []
+        for node, netns in self._netns_of.items():
+            channel, watch = namespaces.inside(
+                netns, lambda: (sockets.open_socket(), sockets.open_watch())
+            )
+            self._channels.append((node, stack.enter_context(channel), stack.enter_context(watch)))
+
+    def sample(self) -> None:
+        """Read every connection now, and those that ended since the last sample. Raises OSError."""
+        for node, channel, watch in self._channels:
+            now_ns = clock_gettime_ns(CLOCK_REALTIME)
+            for end in self._ended(watch):
+                self._note(node, end, now_ns)
+            for end in sockets.connections(channel):
+                self._note(node, end, now_ns)
+
+    def connections(self, began_ns: int) -> tuple[TcpConnection, ...]:
+        """The connections so far, those that delivered most first, without the ends that only
+        received."""
+        rows = [
+            TcpConnection(
+                source=self._name_of[seen.end.address],
+                source_port=seen.end.port,
+                destination=self._name_of[seen.end.peer],
+                destination_port=seen.end.peer_port,
+                began_ns=seen.began_ns - began_ns,
+                ended_ns=seen.seen_ns - began_ns,
+                delivered_bytes=seen.end.delivered_bytes,
+                resent_bytes=seen.end.resent_bytes,
+                rtt_us=seen.end.rtt_us,
+                min_rtt_us=seen.end.min_rtt_us,
+                stalls=tuple(seen.stalls),
+            )
+            for seen in self._seen.values()
+            if seen.end.delivered_bytes
+        ]
+        return tuple(sorted(rows, key=lambda connection: -connection.delivered_bytes))
+
+    def _ended(self, watch: socket.socket) -> Sequence[ConnectionEnd]:
+        ends: list[ConnectionEnd] = []
+        while True:
+            try:
+                ends += sockets.parsed(watch.recv(DATAGRAM_BYTES))
+            except BlockingIOError:
+                return ends
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                self.lost_events = True
+
+    def _note(self, node: str, end: ConnectionEnd, now_ns: int) -> None:
+        if end.address not in self._name_of or end.peer not in self._name_of:
+            return
+        if end.cookie in self._seen:
+            self._seen[end.cookie].update(end, now_ns)
+        else:
+            self._seen[end.cookie] = _Seen(node, end, now_ns, now_ns, now_ns, [])

@@ -1,0 +1,165 @@
+"""Runs programs on a lab to their end, watches their connections, and reports both."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from time import CLOCK_REALTIME, clock_gettime_ns, monotonic
+
+from rocelab.base.interruption import undone
+from rocelab.base.quantities import share
+from rocelab.base.wording import counted
+from rocelab.lab.lab import RunningLab
+from rocelab.planning.fabric import Fabric
+from rocelab.programs.connections import STALL_NS, ConnectionWatch
+from rocelab.programs.ranks import RankedProgram
+from rocelab.programs.running import Ended, OutputLine, ProgramRun
+from rocelab.results.programs import SCHEMA_VERSION, ProgramReport, RankEnd
+
+INTERVAL_S = 0.05
+_SHARE_OF_CPU = 0.05
+"""The most of one CPU that sampling takes: where connections are many, samples are fewer."""
+
+BUSY_SHARE = 0.95
+
+
+def run_programs(
+    lab: RunningLab,
+    programs: Sequence[RankedProgram],
+    *,
+    folder: Path,
+    on_line: Callable[[OutputLine], object],
+    on_end: Callable[[Ended], object] = lambda _: None,
+) -> ProgramReport:
+    """Run the programs until all have ended, or one has failed: then the others are ended too, as
+    torchrun and mpirun do.
+
+    Raises MachineError if they cannot be started. What `on_line` raises ends them all.
+    """
+    return _Run(lab, programs, on_line, on_end).report(folder)
+
+
+class _Run:
+    def __init__(
+        self,
+        lab: RunningLab,
+        programs: Sequence[RankedProgram],
+        on_line: Callable[[OutputLine], object],
+        on_end: Callable[[Ended], object],
+    ) -> None:
+        self._lab, self._programs = lab, programs
+        self._on_line, self._on_end = on_line, on_end
+        self._ends: dict[int, Ended] = {}
+        self._interval_s = INTERVAL_S
+        self._longest_ns = 0
+        self._stopped: Collection[int] = ()
+
+    def report(self, folder: Path) -> ProgramReport:
+        lab = self._lab
+        # Of all servers: a program such as mpirun starts others elsewhere.
+        netns_of = {server.name: lab.node(server.name).netns for server in lab.fabric.servers}
+        watch = ConnectionWatch(netns_of, address_names(lab.fabric))
+        with watch, ProgramRun(lab, self._programs, folder) as run:
+            busy, began_ns = _busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)
+            try:
+                self._watch(run, watch)
+            except BaseException:
+                undone(f"{counted(len(run.running), 'program')} ended")
+                self._take(run.end(signal.SIGINT))
+                raise
+            ended_ns = clock_gettime_ns(CLOCK_REALTIME)
+            cpu_s = _busy_seconds() - busy
+            connections = watch.connections(began_ns)
+        lasted_ns = ended_ns - began_ns
+        cpu_share = min(1.0, cpu_s * 1e9 / lasted_ns / (os.cpu_count() or 1))
+        return ProgramReport(
+            schema_version=SCHEMA_VERSION,
+            lab=lab.name,
+            dilation=lab.fabric.spec.dilation,
+            command=self._programs[0].argv,
+            ranks=tuple(self._rank_end(program, began_ns, ended_ns) for program in self._programs),
+            lasted_ns=lasted_ns,
+            connections=connections,
+            stall_bin_ns=STALL_NS,
+            longest_interval_ns=self._longest_ns,
+            cpu_share=cpu_share,
+            warnings=tuple(self._warnings(cpu_share, watch.lost_events)),
+        )
+
+    def _watch(self, run: ProgramRun, watch: ConnectionWatch) -> None:
+        """Until all have ended: sample, and pass on what they write."""
+        sampled = monotonic()
+        while run.running:
+            self._sample(watch, sampled)
+            sampled = monotonic()
+            while run.running and (left_s := sampled + self._interval_s - monotonic()) > 0:
+                if self._take(run.events(left_s)):
+                    others = set(run.running)
+                    self._take(run.end())
+                    self._stopped = others
+        self._sample(watch, sampled)
+        while not run.is_silent:
+            self._take(run.events(INTERVAL_S))
+
+    def _sample(self, watch: ConnectionWatch, before_s: float) -> None:
+        began_s = monotonic()
+        watch.sample()
+        now_s = monotonic()
+        self._longest_ns = max(self._longest_ns, round((now_s - before_s) * 1e9))
+        self._interval_s = max(INTERVAL_S, (now_s - began_s) / _SHARE_OF_CPU)
+
+    def _take(self, events: Iterable[OutputLine | Ended]) -> bool:
+        """Pass events on. Returns whether a program has failed by itself."""
+        failed = False
+        for event in events:
+            if isinstance(event, OutputLine):
+                self._on_line(event)
+            else:
+                self._ends[event.rank] = event
+                self._on_end(event)
+                failed = failed or event.code != 0
+        return failed
+
+    def _rank_end(self, program: RankedProgram, began_ns: int, ended_ns: int) -> RankEnd:
+        end = self._ends.get(program.rank)
+        lasted_ns = (end.at_ns if end else ended_ns) - began_ns
+        if end is None or program.rank in self._stopped:
+            return RankEnd(program.rank, program.name, None, lasted_ns)
+        return RankEnd(program.rank, program.name, end.code, lasted_ns, end.failed)
+
+    def _warnings(self, cpu_share: float, lost_events: bool) -> Iterator[str]:
+        if cpu_share > BUSY_SHARE:
+            yield (
+                f"this machine's CPUs were busy for {share(cpu_share)} of the time: the programs "
+                "and the lab waited for them, and times are the machine's as much as the network's"
+            )
+        if lost_events:
+            yield "more connections ended than could be read: bytes of some may be missing"
+        if (dilation := self._lab.fabric.spec.dilation) > 1:
+            yield (
+                f"links have 1/{dilation:g} of the modelled network's rate, and programs compute "
+                "and TCP waits at this machine's speed: no time or rate here times the dilation "
+                "is one of the modelled network"
+            )
+
+
+def address_names(fabric: Fabric) -> dict[str, str]:
+    """The server and NIC of each address that a program may use: `srv1-1:2`."""
+    names = {}
+    for network in fabric.networks:
+        for server in network.servers:
+            for nic in network.nics(server.name):
+                port = nic.links[0].a
+                for address in filter(None, (nic.ip, port.address, port.other_address)):
+                    names[address.partition("/")[0]] = f"{server.name}:{nic.number}"
+    return names
+
+
+def _busy_seconds() -> float:
+    """The time that this machine's CPUs have worked (proc_stat(5))."""
+    user, nice, system, _, _, *interrupts = map(
+        int, Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]
+    )
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")

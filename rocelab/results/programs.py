@@ -1,0 +1,114 @@
+"""What programs on a lab's servers did, as data: a frozen `ProgramReport` for documents.
+
+All times are in the lab's clock, in ns from the start of the programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.base.documents import Format
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A time in which a sender had something to send and nothing was acknowledged."""
+
+    began_ns: int
+    ended_ns: int
+
+    @property
+    def lasted_ns(self) -> int:
+        return self.ended_ns - self.began_ns
+
+
+@dataclass(frozen=True, slots=True)
+class TcpConnection:
+    """A direction of a TCP connection between two servers, by the kernel of its sender."""
+
+    source: str
+    source_port: int
+    destination: str
+    destination_port: int
+    began_ns: int
+    """When a sample first showed it."""
+
+    ended_ns: int
+    delivered_bytes: int
+    """Payload that was acknowledged."""
+
+    resent_bytes: int
+    rtt_us: int
+    """The last smoothed round-trip time (RFC 6298)."""
+
+    min_rtt_us: int
+    stalls: tuple[Stall, ...]
+
+    @property
+    def goodput_bps(self) -> float | None:
+        """Delivered bits a second; None of one that one sample alone has shown."""
+        lasted_ns = self.ended_ns - self.began_ns
+        return self.delivered_bytes * 8e9 / lasted_ns if lasted_ns else None
+
+    @property
+    def resent_share(self) -> float:
+        """Of all payload that was sent."""
+        return self.resent_bytes / (self.delivered_bytes + self.resent_bytes)
+
+    @property
+    def longest_stall_ns(self) -> int:
+        return max((stall.lasted_ns for stall in self.stalls), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd:
+    """How a program ended: with an exit code, or -N by signal N. None: it ran on when another had
+    failed, and was ended for that."""
+
+    rank: int
+    name: str
+    code: int | None
+    lasted_ns: int
+    failed: str | None = None
+    """Why it was not started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramReport:
+    """A run of programs on the servers of a lab."""
+
+    schema_version: int
+    lab: str
+    dilation: float
+    command: tuple[str, ...]
+    ranks: tuple[RankEnd, ...]
+    lasted_ns: int
+    connections: tuple[TcpConnection, ...]
+    stall_bin_ns: int
+    """The shortest stall that is reported."""
+
+    longest_interval_ns: int
+    """The longest time between two samples: a shorter stall may be missed, or be longer by it."""
+
+    cpu_share: float
+    """How busy this machine's CPUs were meanwhile: programs compute at its speed."""
+
+    warnings: tuple[str, ...]
+
+    @property
+    def code(self) -> int:
+        """The exit code of the run: of the program that failed first, as shells have it; 0 without
+        one."""
+        failed = [(rank.lasted_ns, rank.code) for rank in self.ranks if rank.code]
+        code = min(failed)[1] if failed else 0
+        return code if code >= 0 else 128 - code
+
+
+PROGRAM_REPORT = Format(
+    ProgramReport,
+    SCHEMA_VERSION,
+    "a report of programs",
+    "`rocelab run --json` prints one",
+)
