@@ -26,6 +26,7 @@ from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.transport import TransportSpec
 from rocelab.linux.lag import affinity
 from rocelab.planning.fabric import Fabric, Link, Nic
+from rocelab.planning.queues import MOST_LAB_MTU
 from rocelab.wire.headers import IP_OFFSET, most_header_bytes
 
 SAMPLES = 400
@@ -231,6 +232,11 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
         raise InputError(
             f"transport.congestion: the NICs of a lab have no {job.transport.congestion.kind}",
             hint="take transport.dcqcn, or `rocelab simulate --engine packets`, which has it",
+        )
+    if job.transport.mtu > MOST_LAB_MTU:
+        raise InputError(
+            f"transport.mtu: ports of a lab carry payloads of {MOST_LAB_MTU} at most",
+            hint="lower it, or take `rocelab simulate`, which has no such limit",
         )
     fabric = fabric.network(job.network)
     places = place(fabric, job.ranks, job.placement, job.seed)

@@ -115,7 +115,7 @@ KEYS: Mapping[str, JobKey] = {
         ("round-robin", "split"),
     ),
     "message": JobKey("transport.message", "SIZE", "Longest message, 1MiB by default."),
-    "mtu": JobKey("transport.mtu", "BYTES", "Payload per packet, 256 to 4096 (the default)."),
+    "mtu": JobKey("transport.mtu", "BYTES", "Payload per packet, even; 4096 by default."),
     "source-port": JobKey(
         "transport.source_port",
         "NAME",

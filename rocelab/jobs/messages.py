@@ -136,7 +136,9 @@ def _runs(
 def on_wire(message: Longs, mtu: Longs | int, overhead_bytes: int) -> Longs:
     """A message's bytes on the wire: one RETH, one immediate, each packet's payload padded to 4."""
     packets = packets_of(message, mtu)
-    wire: Longs = message + -message % 4 + packets * overhead_bytes + MOST_EXTENSION_BYTES
+    last = message - (packets - 1) * mtu
+    padded = (packets - 1) * (mtu + -mtu % 4) + last + -last % 4
+    wire: Longs = padded + packets * overhead_bytes + MOST_EXTENSION_BYTES
     return wire
 
 

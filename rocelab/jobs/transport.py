@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
@@ -25,6 +25,7 @@ MAX_SIZE = 64 * 10**9
 MAX_MESSAGE = 2**31
 """The longest message of an RC queue pair (InfiniBand Architecture Specification 9.7.7)."""
 
+MAX_PATH_MTU = 9216
 MAX_WINDOW = 2**22
 MAX_DURATION = 600 * SECOND
 DCQCN_OFF = "off"
@@ -79,8 +80,14 @@ class TransportSpec(SpecModel):
         Field(ge=1, le=MAX_MESSAGE, description="a send is cut into messages of at most this"),
     ] = MIB
     mtu: Annotated[
-        Literal[256, 512, 1024, 2048, 4096],
-        Field(description="path MTU: bytes of payload per packet"),
+        int,
+        Field(
+            ge=256,
+            le=MAX_PATH_MTU,
+            json_schema_extra={"multipleOf": 2},
+            description="path MTU: bytes of payload per packet, even; RoCE's are 256, 512, 1024, "
+            "2048 and 4096, and labs carry no more",
+        ),
     ] = 4096
     window: Annotated[
         int,
@@ -174,6 +181,13 @@ class TransportSpec(SpecModel):
             f"expected {listed(words)}, got {shown(value)}",
             did_you_mean(value, words) if isinstance(value, str) else None,
         )
+
+    @field_validator("mtu")
+    @classmethod
+    def _an_even_mtu(cls, value: int) -> int:
+        if value % 2:
+            raise RefusedError(f"expected an even number, got {value}", f"{value - 1} is one")
+        return value
 
     @field_validator("admission", mode="before")
     @classmethod

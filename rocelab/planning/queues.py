@@ -41,6 +41,9 @@ switches", IEEE/ACM Transactions on Networking 6(2), 1998."""
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 """Payloads of a RoCE packet, in bytes."""
 
+MOST_LAB_MTU = PATH_MTUS[-1]
+"""The longest payload that ports of a lab save up for (`roce_wire_bytes`)."""
+
 BINS_BELOW, BINS_BETWEEN, BINS_ABOVE = 8, 16, 8
 BINS = BINS_BELOW + BINS_BETWEEN + BINS_ABOVE
 """Bins of the histogram of depths: below kmin, from kmin to kmax, and above."""

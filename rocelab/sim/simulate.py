@@ -40,6 +40,7 @@ from rocelab.jobs.workloads import JobPlace
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.spray import SprayScheme
+from rocelab.planning.queues import MOST_LAB_MTU
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import SimulationReport
 from rocelab.routes.arrays.build import network_of
@@ -50,7 +51,7 @@ from rocelab.routes.arrays.paths import along_paths, links_on_path, paths_of
 from rocelab.routes.models import Model
 from rocelab.sim.ahead import TRAFFIC_ENGINEERING, compile_ahead, load_library
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
-from rocelab.sim.engine.program import Change, Outcome, Program
+from rocelab.sim.engine.program import Change, Limits, Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
 from rocelab.sim.events.event_spec import TimelineSpec
@@ -63,11 +64,20 @@ from rocelab.sim.links.run import check_hops, run_links
 from rocelab.sim.options import Options
 from rocelab.sim.packets.localsends import unlimited, with_rows
 from rocelab.sim.packets.run import PacketRun, check_packets, run_packets
-from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of, sending_of
+from rocelab.sim.packets.sending import (
+    Queues,
+    Sending,
+    ack_bytes,
+    gathering_of,
+    most_acked,
+    queues_of,
+    sending_of,
+)
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits, check_steps_fit
+from rocelab.sim.windows import NO_WINDOW, Windowed, limits_of
 
 USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
@@ -133,6 +143,8 @@ class Simulation:
         with self._timed("paths"):
             self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
+            if self.options.engine is Engine.FLUID:
+                self.program = replace(self.program, limits=self._limits())
 
     def _tuned(self) -> tuple[tuple[SimulatedJob, ...], tuple[Tuned | None, ...]]:
         """The jobs with what NCCL would choose for their collectives on hosts of a model, and what
@@ -425,6 +437,12 @@ class Simulation:
                 "give another --hop-latency or other --ports",
             ),
             (
+                self.options.ports is PortModel.LAB
+                and max(job.transport.mtu for job in self.jobs) > MOST_LAB_MTU,
+                f"ports of a lab and a path MTU above {MOST_LAB_MTU:,}",
+                "give another --mtu or other --ports",
+            ),
+            (
                 bool(self.is_merged.any()),
                 "merged or pipelined sends",
                 f"use --engine fluid; the packet engine simulates a single collective of at most "
@@ -572,6 +590,42 @@ class Simulation:
         starts = np.array([job.start / 1e9 for job in self.jobs])
         delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)
         return replace(program, latency_s=latency_s, delay_s=delay_s)
+
+    def _limits(self) -> Limits | None:
+        """The flows that their windows may hold back."""
+        return limits_of(self.windowed, self.whole_paths, self.capacity_bps)
+
+    @cached_property
+    def windowed(self) -> Windowed:
+        """The flows and their windows; those that do not use the network have none."""
+        compiled, flows, flow = self.compiled, len(self.flows), self.program.flow
+        job = self._job_of_flow()
+        transports = [spec.transport for spec in self.jobs]
+        window = np.array([transport.window for transport in transports], np.int64)[job]
+        latency_s = self.latency_ns / SECOND
+        if self.local is not None:
+            window[self.local.is_local(self.flows)] = NO_WINDOW
+            latency_s = self.local.padded(latency_s)
+        rings, (rounds, between_s) = self.program.rings, np.zeros((2, flows))
+        ring = np.full(flows, NONE)
+        if rings is not None and len(rings.share):
+            ring[flow] = rings.of_transfer
+            of_ring = compiled.chains.rounds[compiled.chains.tokens > 0]
+            np.add.at(rounds, flow, np.append(of_ring, 0)[rings.of_transfer])
+            in_all_s = rings.latency_s * of_ring / np.maximum(1, of_ring - 1)
+            np.add.at(between_s, flow, np.append(in_all_s, 0.0)[rings.of_transfer])
+            between_s /= np.maximum(1, rounds)
+        return Windowed(
+            packets=np.bincount(flow, compiled.packets, flows).astype(np.int64),
+            bits=np.bincount(flow, self.program.size_bits, flows).astype(np.float64),
+            window=window,
+            ack_every=np.array(list(map(most_acked, transports)), np.int64)[job],
+            ack_bits=8 * ack_bytes(self.network.family),
+            latency_s=along_paths(self.whole_paths, latency_s),
+            ring=ring,
+            rounds=rounds,
+            between_s=between_s,
+        )
 
     @cached_property
     def _host_latency_s(self) -> Floats:

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocelab.base import quantities
-from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
+from rocelab.base.arrays import NONE, Bools, Floats, Ints
 from rocelab.base.errors import InputError
 from rocelab.base.quantities import whole_share
 from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern, kind_of
-from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING, algorithm_of
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT
 from rocelab.jobs.performance import jct_ratio, ran_ahead
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.planning.limits import unreached_marks
@@ -32,12 +30,10 @@ from rocelab.planning.profiles import profile_conflicts
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import JobOutcome, PacketCounts
 from rocelab.routes.models import Model
-from rocelab.sim.engine.completion import transfers_over_s
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.packets.pausing import pause_warnings
-from rocelab.sim.packets.sending import ack_bytes
 from rocelab.sim.placement import place_ranks
-from rocelab.sim.windows import Sent, held_back, round_trips_s
+from rocelab.sim.windows import round_trips_s
 from rocelab.wire.vxlan import VXLAN_BYTES
 
 if TYPE_CHECKING:
@@ -49,11 +45,12 @@ MOST_SERVERS = 8
 NEGLIGIBLE = 0.02
 """The share of a job's bytes below which its way decides nothing."""
 
-NO_WINDOW = 2**40
-"""Packets: more than are sent."""
+OUT_OF_STEP = 0.38
+"""How much longer repeated AlltoAlls in rounds take than one: the most that was seen, of 16 ranks
+with one send in flight each."""
 
 HELD_BACK = 0.02
-"""How much longer a transfer takes with its window before a warning says so."""
+"""By how much windows lower a rate before a warning says so."""
 
 _OF_PACKETS = (
     "ack_every",
@@ -66,7 +63,7 @@ _OF_PACKETS = (
     "dcqcn",
     "congestion",
 )
-"""The keys of `transport` that say what packets do, but for `window` (`_beyond_windows`) and
+"""The keys of `transport` that say what packets do, but for `window` (`_held_by_windows`) and
 `admission`."""
 
 
@@ -106,74 +103,37 @@ def _stuck(simulation: Simulation, outcome: Outcome) -> list[str]:
     ]
 
 
-def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
-    """Jobs whose queue pairs sent more in a fluid than their windows let through."""
-    if simulation.options.engine is not Engine.FLUID:
+def _held_by_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
+    """Jobs whose queue pairs sent no more in a fluid than their windows let through."""
+    if outcome.held is None or not len(outcome.held):
         return []
-    sent = _sent(simulation, outcome)
-    if not len(sent.flow):
-        return []
-    latency_s = simulation.latency_ns / SECOND
-    if simulation.local is not None:
-        latency_s = simulation.local.padded(latency_s)
-    round_s = round_trips_s(sent, simulation.whole_paths, simulation.capacity_bps, latency_s)
-    longer = held_back(sent, round_s)
-    job = np.repeat(simulation.compiled.job, np.diff(simulation.program.first_transfer))
+    sent, paths = simulation.windowed, simulation.whole_paths
+    round_s = round_trips_s(sent, paths, simulation.capacity_bps)
+    job = simulation.compiled.first_flow.searchsorted(outcome.held, side="right") - 1
     warnings = []
-    for number in range(len(simulation.jobs)):
-        (beyond,) = np.nonzero((job == number) & (longer > 1 + HELD_BACK))
-        if len(beyond):
-            worst = int(beyond[np.argmax(longer[beyond])])
-            flows = len(np.unique(sent.flow[beyond]))
+    for number in np.unique(job).tolist():
+        flows = outcome.held[job == number]
+        rate_bps = (sent.packet_bits * sent.window / round_s)[flows]
+        if rate_bps.min() * (1 + HELD_BACK) < simulation.nic_bps(number):
+            worst = int(flows[np.argmin(rate_bps)])
             warnings.append(
-                f"{simulation.jobs[number].name}: {counted(flows, 'queue pair')} sent faster than "
-                f"transport.window lets one send: {_faster(simulation, sent, round_s, worst)}. A "
-                f"fluid has no windows; with them this takes about {longer[worst]:.3g} times as "
-                "long: use --engine packets, a larger window, or more queue pairs"
+                f"{simulation.jobs[number].name}: transport.window holds back "
+                f"{counted(len(flows), 'queue pair')}: {_window(simulation, worst, round_s)}; a "
+                "larger window or more queue pairs send more"
             )
     return warnings
 
 
-def _faster(simulation: Simulation, sent: Sent, round_s: Floats, transfer: int) -> str:
-    """The ends of a transfer, its rate, and that of a window in a round trip."""
-    flows, network = simulation.flows, simulation.network
-    flow, packets = int(sent.flow[transfer]), int(sent.packets[transfer])
+def _window(simulation: Simulation, flow: int, round_s: Floats) -> str:
+    """The ends of a flow, and the rate of a window in a round trip, without headers."""
+    flows, network, sent = simulation.flows, simulation.network, simulation.windowed
     ends = [network.nic_name(int(nics[flow])) for nics in (flows.source, flows.destination)]
-    window, round_trip_s = int(sent.window[transfer]), float(round_s[transfer])
-    bits = 8 * int(simulation.compiled.payload_bytes[transfer])
-    sent_bps = bits / float(sent.end_s[transfer] - sent.begin_s[transfer])
+    program, window, round_trip_s = simulation.program, int(sent.window[flow]), float(round_s[flow])
+    payload = simulation.compiled.payload_bytes[program.flow == flow].sum() / sent.packets[flow]
     return (
-        f"{ends[0]} to {ends[1]} at {quantities.rate(sent_bps)}, where "
-        f"{counted(window, 'packet')} of {bits // (8 * packets):,} bytes in a round trip of "
-        f"{quantities.duration(round_trip_s * SECOND)} are "
-        f"{quantities.rate(window * bits / packets / round_trip_s)}"
-    )
-
-
-def _most_acked(transport: TransportSpec) -> int:
-    """The most packets that one ACK is for: the last of a message asks for one too."""
-    pairs = transport.qps if transport.strategy is Strategy.SPLIT else 1
-    part = -(-message_bytes(transport) // pairs)
-    return min(transport.ack_every, -(-part // transport.mtu))
-
-
-def _sent(simulation: Simulation, outcome: Outcome) -> Sent:
-    """What a fluid sent. A merged send ends with the last of its rounds."""
-    program, compiled = simulation.program, simulation.compiled
-    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
-    job = compiled.job[task]
-    transports = [spec.transport for spec in simulation.jobs]
-    merged, over_s = simulation.is_merged[job], transfers_over_s(program, outcome)
-    return Sent(
-        flow=program.flow.astype(np.int64),
-        begin_s=outcome.start_s[task],
-        end_s=np.where(merged, over_s, outcome.finish_s),
-        over_s=over_s,
-        packets=compiled.packets,
-        bits=program.size_bits,
-        window=_windows(simulation, transports, job),
-        ack_every=np.array(list(map(_most_acked, transports)), np.int64)[job],
-        ack_bits=8 * ack_bytes(simulation.network.family),
+        f"{ends[0]} to {ends[1]} sends {counted(window, 'packet')} of {payload:,.0f} bytes in a "
+        f"round trip of {quantities.duration(round_trip_s * SECOND)}, "
+        f"{quantities.rate(8 * window * payload / round_trip_s)}"
     )
 
 
@@ -344,14 +304,6 @@ def _unposted(simulation: Simulation) -> Iterator[str]:
         )
 
 
-def _windows(simulation: Simulation, transports: Sequence[TransportSpec], job: Ints) -> Longs:
-    """Of each transfer, X; those that do not use the network have none that holds them back."""
-    windows = np.array([transport.window for transport in transports], np.int64)[job]
-    if simulation.local is not None:
-        windows[simulation.local.is_local(simulation.flows)[simulation.program.flow]] = NO_WINDOW
-    return windows
-
-
 def _within_servers(simulation: Simulation, number: int) -> list[str]:
     """A warning if much of what a job sends goes from NIC to NIC of one server through spines."""
     if simulation.host_model is not None and simulation.host_model.local is not None:
@@ -454,6 +406,29 @@ def _all_in_flight(simulation: Simulation) -> Iterator[str]:
             )
 
 
+def _repeated_exchanges(simulation: Simulation) -> Iterator[str]:
+    """Of AlltoAlls whose sends wait for one another: ranks get out of step."""
+    is_fluid = simulation.options.engine is Engine.FLUID
+    for job in simulation.jobs:
+        spec = job.collective
+        if spec is None or not kind_of(spec.pattern).is_exchange:
+            continue
+        if min(spec.in_flight or PEERS_IN_FLIGHT, spec.ranks) >= spec.ranks - 1:
+            continue
+        if is_fluid and spec.in_flight is not None:
+            yield (
+                f"{job.name}: each iteration begins when all ranks are done with the one before; "
+                f"ranks that go on by themselves get out of step and took up to "
+                f"{whole_share(OUT_OF_STEP)} longer (--engine packets has them)"
+            )
+        elif not is_fluid and job.iterations == 1:
+            yield (
+                f"{job.name}: its ranks begin together, and get out of step when they repeat it, "
+                f"which took up to {whole_share(OUT_OF_STEP)} longer: --iterations 20 reports what "
+                "repeated ones take"
+            )
+
+
 SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
     (_ALL, _workload_warnings),
     (_ALL, _assumed_hosts),
@@ -462,6 +437,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),
     (_ALL, _all_in_flight),
+    (_ALL, _repeated_exchanges),
     (_ALL - _FLUID, _full_queues),
     (_ALL - _FLUID, _profiles),
     (_ALL - _FLUID, _discarding_sprayed),
@@ -474,5 +450,5 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
 )
 """Rules about what is simulated, each with the engines that it is about, in the order of a page."""
 
-OUTCOME: Sequence[Callable[[Simulation, Outcome], Iterable[str]]] = (_stuck, _beyond_windows)
+OUTCOME: Sequence[Callable[[Simulation, Outcome], Iterable[str]]] = (_stuck, _held_by_windows)
 """Rules about what a run shows."""

@@ -86,6 +86,63 @@ def _last_chunk(run: Run, task: int, time: float) -> float:
 
 
 @part
+def _is_limited(fair: FairState, flow: int) -> bool:
+    return bool(len(fair.of_limit) > 0 and fair.of_limit[flow] >= 0)
+
+
+@part
+def _sent_at(fair: FairState, number: int, bits: float) -> float:
+    """When a limited flow had sent so many bits, evenly in each of its parts; -inf: long ago."""
+    limit, until = fair.limit, fair.limit[at.SENT, number]
+    for row in range(at.BEGUN + at.PARTS - 1, at.BEGUN - 1, -1):
+        before = limit[row + 2 * at.PARTS, number]
+        if before < bits:
+            begun, over = limit[row, number], limit[row + at.PARTS, number]
+            return float(begun + (over - begun) * (bits - before) / (until - before))
+        until = before
+    return -np.inf
+
+
+@part
+def _limit(fair: FairState, flow: int, now: float, size: float) -> None:
+    """Let a limited flow send no faster than its window lets it end the transfer of this size that
+    is next. Alone all its windows but the last take a round trip each; its last bit also leaves as
+    many round trips as it has windows after the bit so many windows before, of another transfer."""
+    number, limit, last = fair.of_limit[flow], fair.limit, at.BEGUN + at.PARTS - 1
+    window, round_trip = limit[at.WINDOW, number], limit[at.ROUND, number]
+    line, sent = limit[at.LINE, number], limit[at.SENT, number]
+    end = now + size / line
+    if window < np.inf:
+        windows = max(1.0, np.ceil(size / window * (1.0 - SAME)))
+        left = size - (windows - 1.0) * window
+        end = now + (windows - 1.0) * round_trip + left / line
+        answered = _sent_at(fair, number, sent + left - window)
+        end = max(end, answered + windows * round_trip)
+        if now - limit[last, number] >= round_trip or sent - limit[
+            last + 2 * at.PARTS, number
+        ] >= window / (at.PARTS - 1):
+            for row in range(at.BEGUN, last):
+                for column in range(row, row + 3 * at.PARTS, at.PARTS):
+                    limit[column, number] = limit[column + 1, number]
+            limit[last, number], limit[last + 2 * at.PARTS, number] = now, sent
+    limit[at.SENT, number] = sent + size
+    rate = min(line, size / (end - now))
+    fair.send[at.CAPACITY, fair.send.shape[1] - limit.shape[1] + number] = rate
+
+
+@part
+def _note_limit(fair: FairState, flow: int, time: float, size: float) -> None:
+    """Note when a transfer of a limited flow ended, and whether as late as the limit had it."""
+    number, own = fair.of_limit[flow], fair.send.shape[1] - fair.limit.shape[1]
+    own += number
+    is_closed = fair.limit[at.WINDOW, number] == np.inf
+    is_closed |= fair.send[at.CAPACITY, own] < fair.limit[at.LINE, number] * (1.0 - SAME)
+    if is_closed and fair.of_flow[at.BOTTLENECK, flow] == own:
+        fair.limit[at.HELD_BITS, number] += size
+    fair.limit[at.BEGUN + 2 * at.PARTS - 1, number] = time
+
+
+@part
 def _finish(fair: FairState, run: Run, dirty: int) -> int:
     """End the transfer that is first to end, at its own time."""
     flow, time = fair.of_flow[at.END_FLOW, 0], fair.flow[at.END_KEY, 0]
@@ -100,6 +157,8 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
                 run.transfer[at.TARGET, transfer] - run.transfer[at.COUNTED, transfer]
             )
             run.counts[at.DONE] += 1
+            if _is_limited(fair, flow):
+                _note_limit(fair, flow, time, run.transfer[at.SIZE, transfer])
             task = run.of_transfer[at.TASK, transfer]
             ring = run.of_transfer[at.RING, transfer]
             if ring >= 0:
@@ -114,6 +173,9 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
         transfer = following
     fair.of_flow[at.FIRST, flow] = kept
     if kept >= 0:
+        if _is_limited(fair, flow):
+            following, _ = targets(fair, run, flow)
+            _limit(fair, flow, time, following - target)
         expect_anew(fair, run, flow)
     else:
         fair.of_flow[at.TRANSFERS, flow] = 0
@@ -151,6 +213,8 @@ def _begin(fair: FairState, run: Run, dirty: int) -> int:
         if fair.of_flow[at.FIRST, flow] < 0:
             fair.flow[at.SERVED, flow], fair.flow[at.UPDATED, flow] = 0.0, run.clock[at.NOW]
             fair.of_flow[at.TRANSFERS, flow] = 1
+            if _is_limited(fair, flow):
+                _limit(fair, flow, run.clock[at.NOW], run.transfer[at.SIZE, transfer])
         else:
             serve(fair, run, flow)
             _, behind = targets(fair, run, flow)
@@ -215,7 +279,8 @@ def _apply(fair: FairState, run: Run, dirty: int, again: Ints, everything: bool)
         flow = fair.of_flow[at.DIRTY, number]
         fair.of_flow[at.IS_DIRTY, flow] = 0
         more = fair.of_flow[at.TRANSFERS, flow] - fair.of_flow[at.SOLVED_FOR, flow]
-        if more != 0:
+        # A limited flow may have another limit for another transfer.
+        if more != 0 or _is_limited(fair, flow):
             fair.of_flow[at.DIRTY, changed] = flow
             changed += 1
             run.clock[at.TOTAL] += more * fair.flow[at.RATE, flow]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.base.arrays import Floats, Ints
+from rocelab.base.arrays import Floats, Ints, Longs
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.events import advance
@@ -31,12 +31,24 @@ class Incremental:
         *,
         everything: bool = False,
     ) -> None:
-        self.paths, self.capacity_bps = paths, capacity_bps
+        self._paths, self._capacity_bps, self._limits = paths, capacity_bps, program.limits
         self._eps, self._everything = eps, everything
-        self._fair = fair_state(paths, capacity_bps)
+        self._fair = fair_state(paths, capacity_bps, program.limits)
         self._run = run_state(program)
         self._again = np.empty(0, np.int32)
         self._sent = np.zeros(len(capacity_bps))
+
+    @property
+    def paths(self) -> Paths:
+        """What rates are shared over: paths, with the sends of limits."""
+        shared = len(self._fair.share) > 0
+        return Paths(self._fair.start, self._fair.sends, self._fair.share if shared else None)
+
+    @property
+    def capacity_bps(self) -> Floats:
+        """Of all sends, with those of limits."""
+        capacities: Floats = self._fair.send[at.CAPACITY]
+        return capacities
 
     @property
     def finished(self) -> int:
@@ -54,14 +66,14 @@ class Incremental:
 
         Raises ValueError if the number of sends or flows changed.
         """
-        capacity = self.capacity_bps if change.capacity_bps is None else change.capacity_bps
-        paths = change.paths or self.paths
-        if len(capacity) != len(self.capacity_bps) or len(paths) != len(self.paths):
+        capacity = self._capacity_bps if change.capacity_bps is None else change.capacity_bps
+        paths = change.paths or self._paths
+        if len(capacity) != len(self._capacity_bps) or len(paths) != len(self._paths):
             raise ValueError("a change has other numbers of sends or flows than what it changes")
         if change.paths is None:
-            other = capacity != self.capacity_bps
-            self.capacity_bps = capacity
-            self._fair.send[at.CAPACITY] = capacity
+            other = capacity != self._capacity_bps
+            self._capacity_bps = capacity
+            self._fair.send[at.CAPACITY, : len(capacity)] = capacity
             owner = np.repeat(np.arange(len(paths), dtype=np.int32), np.diff(paths.start))
             self._again = np.unique(owner[other[paths.sends]])
         else:
@@ -73,8 +85,12 @@ class Incremental:
     def _replace(self, paths: Paths, capacity_bps: Floats) -> None:
         """Move transfers under way to other paths; no rate is solved."""
         before, run, flows = self._fair, self._run, len(paths)
-        self.paths, self.capacity_bps = paths, capacity_bps
-        self._fair = fair_state(paths, capacity_bps)
+        self._paths, self._capacity_bps = paths, capacity_bps
+        self._fair = fair_state(paths, capacity_bps, self._limits)
+        self._fair.send[at.CAPACITY, len(capacity_bps) :] = before.send[
+            at.CAPACITY, len(capacity_bps) :
+        ]
+        self._fair.limit[:] = before.limit
         for column in (at.SERVED, at.UPDATED, at.END_KEY):
             self._fair.flow[column] = before.flow[column]
         for column in (at.FIRST, at.PLACE, at.END_FLOW, at.TRANSFERS):
@@ -88,7 +104,7 @@ class Incremental:
 
     def _settle_sent(self) -> None:
         """Add the bits that flows have carried so far to the sends of their paths."""
-        run, paths, flows = self._run, self.paths, self._fair.flow
+        run, paths, flows = self._run, self._paths, self._fair.flow
         flows[at.SERVED] += flows[at.RATE] * (run.clock[at.NOW] - flows[at.UPDATED])
         flows[at.UPDATED] = run.clock[at.NOW]
         begun = self._under_way()
@@ -124,4 +140,11 @@ class Incremental:
             rate_times_s=times,
             rate_bps=rates,
             solves=int(run.counts[at.SOLVES]),
+            held=self._held(),
         )
+
+    def _held(self) -> Longs:
+        """The flows whose limit held back what they sent."""
+        if self._limits is None:
+            return np.empty(0, np.int64)
+        return self._limits.flow[self._fair.limit[at.HELD_BITS] > 0].astype(np.int64)

@@ -7,12 +7,12 @@ without transfers. This module knows no ranks, collectives or switches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.base.arrays import Floats, Ints
+from rocelab.base.arrays import Floats, Ints, Longs
 from rocelab.routes.arrays.flows import Paths
 
 Offsets = npt.NDArray[np.int64]
@@ -32,6 +32,22 @@ class Rings:
     of_transfer: Ints
     share: Floats
     latency_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """W flows that send no more than a window in a round trip: their bit b leaves a round trip
+    after their bit b - window at the earliest, whichever transfers these are of."""
+
+    flow: Ints
+    """In ascending order."""
+
+    round_s: Floats
+    window_bits: Floats
+    """inf: `line_bps` is all that limits it."""
+
+    line_bps: Floats
+    """What the flow sends at most while its window is open."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +80,7 @@ class Program:
     """X, > 0. Bits on the wire."""
 
     rings: Rings | None = None
+    limits: Limits | None = None
 
     @property
     def tasks(self) -> int:
@@ -107,3 +124,6 @@ class Outcome:
 
     solves: int
     """How often rates were computed."""
+
+    held: Longs | None = field(default=None, kw_only=True)
+    """The flows whose own limit, and no send, held back a transfer when it ended."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rocelab.base.arrays import Floats, Ints
 from rocelab.routes.arrays.flows import Paths
-from rocelab.sim.engine.program import Offsets, Program
+from rocelab.sim.engine.program import Limits, Offsets, Program
 
 Table = Annotated[npt.NDArray[np.float64], 2]
 Numbers = Annotated[npt.NDArray[np.int32], 2]
@@ -78,6 +78,15 @@ OPEN_TRANSFERS, WAITS, WAITING, FIRST_TRANSFER, NEXT_START, STACK, START_TASK = 
 """Columns of each task: unfinished transfers, tasks it waits for at first and still, first
 transfer, first of the tasks that wait for it; a stack; the tasks of the heap."""
 
+PARTS = 5
+"""Parts of what a limited flow has sent that are kept: a fourth of a window each, or what it sends
+in a round trip."""
+ROUND, WINDOW, LINE, SENT, HELD_BITS, BEGUN = range(6)
+"""Columns of each limit: round trip; bits of a window; bit/s of an open one; bits of all transfers
+so far, and of those that it held back; of each part when it began, when it was over, and the bits
+before it."""
+LIMIT_ROWS = BEGUN + 3 * PARTS
+
 NOW, TOTAL, HORIZON = range(3)
 """Clock: time, sum of all rates, when the last of the transfers would end at these rates."""
 
@@ -127,6 +136,12 @@ class FairState(NamedTuple):
     of_flow: Numbers
     """13 x (F + 1)."""
 
+    limit: Table
+    """20 x W. The last W sends are each for one flow, whose limit is their capacity."""
+
+    of_limit: Ints
+    """The limit of each flow, -1 for none, F; empty without limits."""
+
 
 class Run(NamedTuple):
     """X transfers of T tasks in C rings."""
@@ -171,9 +186,22 @@ def checked(paths: Paths, capacity_bps: Floats) -> None:
         raise ValueError("a share is not above 0")
 
 
-def fair_state(paths: Paths, capacity_bps: Floats) -> FairState:
+def fair_state(paths: Paths, capacity_bps: Floats, limits: Limits | None = None) -> FairState:
     """Nothing under way. Raises ValueError as `checked` does."""
     checked(paths, capacity_bps)
+    limit, of_limit = np.zeros((LIMIT_ROWS, 0)), np.empty(0, np.int32)
+    if limits is not None:
+        paths = with_limits(paths, len(capacity_bps), limits.flow)
+        capacity_bps = np.concatenate((capacity_bps, limits.line_bps))
+        limit = np.zeros((LIMIT_ROWS, len(limits.flow)))
+        limit[BEGUN : BEGUN + PARTS] = -np.inf
+        limit[ROUND], limit[WINDOW], limit[LINE] = (
+            limits.round_s,
+            limits.window_bits,
+            limits.line_bps,
+        )
+        of_limit = np.full(len(paths), -1, np.int32)
+        of_limit[limits.flow] = np.arange(len(limits.flow))
     flows, sends, entries = len(paths), len(capacity_bps), len(paths.sends)
     shared = paths.share is not None
     fair = FairState(
@@ -188,12 +216,33 @@ def fair_state(paths: Paths, capacity_bps: Floats) -> FairState:
         of_send=np.zeros((5, sends), np.int32),
         flow=np.zeros((7, flows)),
         of_flow=np.zeros((13, flows + 1), np.int32),
+        limit=limit,
+        of_limit=of_limit,
     )
     fair.send[CAPACITY] = capacity_bps
     fair.send[HELD] = -1
     for column in (BOTTLENECK, NEW_BOTTLENECK, FIRST, PLACE):
         fair.of_flow[column] = -1
     return fair
+
+
+def with_limits(paths: Paths, sends: int, limited: Ints) -> Paths:
+    """Paths with a send of its own, from number `sends` on, at the end of that of each limited
+    flow; empty ones stay so."""
+    lengths = np.diff(paths.start)
+    number = np.full(len(paths), -1)
+    number[limited] = sends + np.arange(len(limited))
+    number[lengths == 0] = -1
+    is_limited = number >= 0
+    start = np.concatenate(([0], np.cumsum(lengths + is_limited)))
+    inner = np.arange(len(paths.sends)) + np.repeat(start[:-1] - paths.start[:-1], lengths)
+    ends = start[1:][is_limited] - 1
+    taken, share = np.empty(start[-1], np.int32), None
+    taken[inner], taken[ends] = paths.sends, number[is_limited]
+    if paths.share is not None:
+        share = np.ones(start[-1])
+        share[inner] = paths.share
+    return Paths(start, taken, share)
 
 
 def run_state(program: Program) -> Run:

@@ -229,6 +229,13 @@ def ack_bytes(family: Family) -> int:
     return wire_overhead_bytes(family) + extension_bytes(Opcode.RC_ACKNOWLEDGE)
 
 
+def most_acked(transport: TransportSpec) -> int:
+    """The most packets that one ACK is for: the last of a message asks for one too."""
+    pairs = transport.qps if transport.strategy is Strategy.SPLIT else 1
+    part = -(-message_bytes(transport) // pairs)
+    return min(transport.ack_every, -(-part // transport.mtu))
+
+
 def sending_of(
     transports: Sequence[TransportSpec],
     job: Longs,

@@ -49,7 +49,7 @@ def test_a_placement_of_nics_is_a_list() -> None:
         ({"qps": "1000"}, "--qps", "256"),
         ({"warmup": "-1"}, "--warmup", "-1"),
         ({"dcqcn": "cubic"}, "--dcqcn", "sigcomm15"),
-        ({"mtu": "1500"}, "--mtu", "4096"),
+        ({"mtu": "1501"}, "--mtu", "an even number"),
         ({"duration": "5ms"}, "--duration", "expected size or duration"),
         ({"duration": "5ms", "size": ""}, "--duration", "means nothing for allreduce"),
         (
