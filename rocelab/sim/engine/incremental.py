@@ -147,4 +147,5 @@ class Incremental:
         """The flows whose limit held back what they sent."""
         if self._limits is None:
             return np.empty(0, np.int64)
-        return self._limits.flow[self._fair.limit[at.HELD_BITS] > 0].astype(np.int64)
+        held: Longs = self._limits.flow[self._fair.limit[at.HELD_BITS] > 0].astype(np.int64)
+        return held
