@@ -22,6 +22,24 @@ from rocelab.report.console import is_reader_gone
 HERE = frozenset({"runs", "attach"})
 """Commands about another machine's runs, which use `--host` themselves."""
 TALKERS = frozenset({"shell", "cli"})
+MEANT = {
+    **dict.fromkeys(("create", "deploy", "run", "start"), "up"),
+    **dict.fromkeys(("delete", "destroy", "kill", "rm", "stop"), "down"),
+    **dict.fromkeys(("inspect", "show"), "status"),
+    **dict.fromkeys(("ls", "ps"), "list"),
+    **dict.fromkeys(("connect", "ssh"), "shell"),
+    **dict.fromkeys(("break", "inject"), "fault inject"),
+    **dict.fromkeys(("dashboard", "ui", "web"), "live"),
+    **dict.fromkeys(("draw", "topology"), "graph"),
+    "check": "doctor",
+    "diff": "drill diff",
+    "logs": "events",
+    "restore": "fault restore",
+    "test": "drill run",
+    "trace": "path",
+    "validate": "plan",
+}
+"""What other tools call a command, and its name here."""
 _FIRST = """First steps:
   rocelab doctor            what a lab needs of this machine
   rocelab up zone-small     a lab of 4 racks; `rocelab down zone-small` ends it
@@ -92,6 +110,10 @@ class CommandLine(TyperGroup):
             raise
 
     def resolve_command(self, ctx: Read, args: list[str]) -> Read:
+        """Find the command. One that has another name in other tools is not guessed at by its
+        letters."""
+        if args[0] in MEANT and args[0] not in self.summaries and not ctx.resilient_parsing:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{MEANT[args[0]]}'?")
         name, command, rest = super().resolve_command(ctx, args)
         host = ctx.params.get("host")
         if host is None or name in HERE or ctx.resilient_parsing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocelab.cli.main import _COMMANDS
+from rocelab.cli.remote import MEANT
 from tests.unit.conftest import CommandLine, Outcome
 
 LINES, COLUMNS = 24, 80
@@ -30,6 +31,15 @@ def test_help_of_no_command_says_so(rocelab: CommandLine) -> None:
     outcome: Outcome = rocelab("help", "nosuch")
     assert outcome.code == 2
     assert "No such command 'nosuch'" in outcome.err
+
+
+def test_the_name_that_other_tools_give_a_command_leads_to_ours(rocelab: CommandLine) -> None:
+    outcome = rocelab("stop", "zone-small")
+    assert outcome.code == 2
+    assert "Did you mean 'down'?" in outcome.err
+    assert not set(MEANT) & set(_COMMANDS)
+    for ours in set(MEANT.values()):
+        assert rocelab("help", *ours.split()).code == 0
 
 
 @pytest.mark.parametrize("word", ["version", "-V"])
