@@ -24,7 +24,7 @@ class ComparedFigure:
     spread: Spread
     unit: Unit
     of_first: float
-    """Its median over that of the first."""
+    """Its median over that of the first of its kind."""
 
     @property
     def value(self) -> str:
@@ -32,7 +32,7 @@ class ComparedFigure:
 
     @property
     def difference(self) -> str:
-        """`+3.1%`; empty for the first, and for what is equal to it."""
+        """`+3.1%`; empty for the first of a kind, and for what is equal to it."""
         return change(self.of_first - 1) if self.of_first != 1 else ""
 
     @property
@@ -44,13 +44,19 @@ class ComparedFigure:
         return f"{low} to {high}" if low != high else ""
 
 
-def side_by_side(spreads: Iterable[tuple[str, Spread]], unit: Unit) -> tuple[ComparedFigure, ...]:
-    """Of each name its spread, compared with the first."""
+def side_by_side(
+    spreads: Iterable[tuple[str, Spread]], unit: Unit, kinds: Mapping[str, str] | None = None
+) -> tuple[ComparedFigure, ...]:
+    """The spread of each name, compared with the first, or with the first of its kind."""
     spreads = list(spreads)
-    first = spreads[0][1].median if spreads else 0.0
+    kind_of = {name: (kinds or {}).get(name, "") for name, _ in spreads}
+    firsts: dict[str, float] = {}
+    for name, spread in spreads:
+        firsts.setdefault(kind_of[name], spread.median)
     return tuple(
         ComparedFigure(name, spread, unit, spread.median / first if first else 1.0)
         for name, spread in spreads
+        for first in (firsts[kind_of[name]],)
     )
 
 

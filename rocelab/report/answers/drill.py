@@ -98,6 +98,11 @@ class _MeasuredPhase:
         return self.run.reports[self.job]
 
     @property
+    def pattern(self) -> str:
+        """The pattern of its job."""
+        return str(self.report.job["pattern"])
+
+    @property
     def lost(self) -> int:
         return 0 if self.run.probes is None else self.run.probes.overall.lost
 
@@ -130,13 +135,14 @@ def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
 
 
 def _side_by_side(phases: Sequence[_MeasuredPhase], kpi: str) -> tuple[ComparedFigure, ...]:
-    """The phases that have the KPI."""
+    """The phases that have the KPI; jobs are compared with those of the same pattern."""
     spreads = [
         (phase.label, spread)
         for phase in phases
         if (spread := phase.figures.spread.get(kpi)) is not None
     ]
-    return side_by_side(spreads, Unit(UNITS[KPIS[kpi].quantity]))
+    patterns = {phase.label: phase.pattern for phase in phases}
+    return side_by_side(spreads, Unit(UNITS[KPIS[kpi].quantity]), patterns)
 
 
 def _missed_by_phase(result: DrillResult, kpi: str) -> dict[str, str]:
@@ -213,8 +219,7 @@ def _most_different(phases: Sequence[_MeasuredPhase]) -> _MeasuredPhase:
 
 def _is_like(phase: _MeasuredPhase, first: _MeasuredPhase, kpi: str) -> bool:
     """Whether a phase has the KPI, of a job of the same pattern."""
-    alike = phase.report.job["pattern"] == first.report.job["pattern"]
-    return alike and _median(phase, kpi) is not None
+    return phase.pattern == first.pattern and _median(phase, kpi) is not None
 
 
 def _slower(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> _MeasuredPhase:

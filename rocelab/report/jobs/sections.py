@@ -23,7 +23,7 @@ from rocelab.report.figures import FigureRow, figure_rows, figures_table
 from rocelab.report.jobs import plots
 from rocelab.report.jobs.tables import pause_table, propagation_table, share_rows
 from rocelab.report.jobs.text import job_name, job_text, lossless_text
-from rocelab.report.repeats import RepeatTable
+from rocelab.report.repeats import RepeatTable, representative
 from rocelab.results.drill import DrillResult, FigureSummary, JobsRun, PhaseSummary
 from rocelab.results.job import JobReport
 from rocelab.results.kpis import NOT_MEASURED
@@ -34,8 +34,8 @@ _NEVER = re.compile("in 0 of ")
 
 
 def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Section:
-    """The figures of all phases, or of their jobs, side by side, with the difference to the first;
-    those that are yes, no, 0 or not measured everywhere are only named."""
+    """The figures of all phases, or of their jobs, side by side, with the difference to the first
+    of the same pattern; those that are yes, no, 0 or not measured everywhere are only named."""
     has_jobs = result.has_jobs
     title = f"Figures by phase, {'modelled' if has_jobs else 'lab'}"
     if len(result.repeats) > 1:
@@ -44,23 +44,24 @@ def figures_by_phase(result: DrillResult, repeats: Sequence[RepeatTable]) -> Sec
         job_name(phase.name, number, len(phase.figures)) + _not_all(of_phase): (
             figure_rows(figures, phase.valid_runs, result.resolution_of(phase.name)),
             figures,
+            _pattern(result, phase, number),
         )
         for phase, of_phase in zip(result.phases, repeats, strict=True)
         if phase.has_jobs or not has_jobs
         for number, figures in enumerate(phase.figures, 1)
     }
-    firsts = _first_medians([figures for _, figures in summaries.values()])
+    firsts = _first_medians([(figures, pattern) for _, figures, pattern in summaries.values()])
     cells: dict[str, dict[str, str]] = {}
     names: dict[str, str] = {}
-    for column, (rows, figures) in summaries.items():
+    for column, (rows, figures, pattern) in summaries.items():
         for row in rows:
             names[row.title] = row.name
-            cell = _figure(row, figures, firsts.get(row.name))
+            cell = _figure(row, figures, firsts.get((pattern, row.name)))
             cells.setdefault(row.title, {})[column] = cell
     zero = [
         title
         for title, name in names.items()
-        if all(_is_zero(figures, name) for _, figures in summaries.values())
+        if all(_is_zero(figures, name) for _, figures, _ in summaries.values())
     ]
     alike = {**_alike(cells), "0 in every phase": zero}
     folded = {title for titles in alike.values() for title in titles}
@@ -92,12 +93,21 @@ def _alike(cells: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
     }
 
 
-def _first_medians(summaries: Sequence[FigureSummary]) -> dict[str, float]:
-    """Of each figure the median of the first that has it."""
-    firsts: dict[str, float] = {}
-    for figures in summaries:
+def _pattern(result: DrillResult, phase: PhaseSummary, number: int) -> str:
+    """The pattern of a phase's job, from 1; empty without a valid run or for probes."""
+    chosen = representative(result, phase.name) if phase.has_jobs else None
+    return "" if chosen is None else str(chosen[1].reports[number - 1].job["pattern"])
+
+
+def _first_medians(
+    summaries: Sequence[tuple[FigureSummary, str]],
+) -> dict[tuple[str, str], float]:
+    """The median of each figure in the first that has it, by the pattern of the job: jobs of
+    different patterns are not compared."""
+    firsts: dict[tuple[str, str], float] = {}
+    for figures, pattern in summaries:
         for name, spread in figures.spread.items():
-            firsts.setdefault(name, spread.median)
+            firsts.setdefault((pattern, name), spread.median)
     return firsts
 
 

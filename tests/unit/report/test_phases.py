@@ -15,10 +15,11 @@ from rich.console import Console
 from rocelab.base.documents import to_json
 from rocelab.planning.fabric import Direction
 from rocelab.report.answers.drill import drill_answer
+from rocelab.report.document import Table
 from rocelab.report.drill import drawings, drill_document
 from rocelab.report.figures import figure_rows
 from rocelab.report.jobs.plots import link_loads_plot, progress_plot
-from rocelab.report.jobs.sections import links_table
+from rocelab.report.jobs.sections import figures_by_phase, links_table
 from rocelab.report.jobs.tables import share_rows
 from rocelab.report.plots import svg
 from rocelab.report.renderers.page import html
@@ -115,8 +116,18 @@ def test_the_answer_compares_every_job_of_a_phase_and_names_it() -> None:
         "shared, job 2",
     }
     assert "in idle, alike in all jobs" in answer.sentence
+
+
+def test_jobs_of_different_patterns_have_no_difference() -> None:
     mixed = at_once()
-    assert " in idle" in drill_answer(mixed, repeat_tables(mixed)).sentence
+    answer = drill_answer(mixed, repeat_tables(mixed))
+    assert " in idle" in answer.sentence
+    assert not [card for card in answer.figures if "%" in card.spread]
+    (table,) = figures_by_phase(mixed, repeat_tables(mixed)).blocks
+    assert isinstance(table, Table)
+    assert not [incast for _, _, incast, _ in table.rows if "%" in str(incast)]
+    alone = result()
+    assert "%" not in drill_answer(alone, repeat_tables(alone)).sentence
 
 
 @pytest.mark.usefixtures("undrawn")
