@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from rocelab.base.interruption import is_output_whole, shielded, undone
+from rocelab.base.wording import counted
 from rocelab.cli.arguments import ForceOption, RunningLabArgument, complete_port, running_lab
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, is_reader_gone, say
@@ -79,13 +80,13 @@ def capture(
             target.flush()
             if is_stream and is_reader_gone():
                 raise BrokenPipeError
-        lost = f", {captured.lost:,} more were lost" if captured.lost else ""
+        lost = f", {captured.lost:,} more lost" if captured.lost else ""
         if is_stream:
-            err().print(f"{captured.packets:,} packets{lost}")
+            err().print(f"{counted(captured.packets, 'packet')}{lost}")
             is_whole = is_output_whole()
             undone("the stream is whole" if is_whole else "the stream's reader had stopped")
         else:
-            say(f"{captured.packets:,} packets in {file}{lost}")
+            say(f"{counted(captured.packets, 'packet')} in {file}{lost}")
             undone(f"{file} is whole")
 
 

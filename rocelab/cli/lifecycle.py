@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.base.quantities import Unit, size
+from rocelab.base.wording import counted
 from rocelab.cli.arguments import (
     JsonOption,
     LabArgument,
@@ -320,7 +321,8 @@ def _print_status(state: LabStatus) -> None:
     else:
         verdict = "kernel settings are not as planned"
     say(
-        f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
+        f"lab {state.lab}: {verdict}; {counted(len(switches), 'switch', 'switches')}, "
+        f"{counted(servers, 'server')}, "
         f"{size(state.pss_bytes)} PSS of daemons"
     )
     if state.basis is not RouteBasis.PLANNED:

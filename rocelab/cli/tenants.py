@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocelab.base.quantities import Unit
+from rocelab.base.wording import counted
 from rocelab.report.console import say, show_blocks
 from rocelab.report.document import Column, Row, Table, Tone, Toned, columns
 
@@ -47,7 +48,7 @@ def print_tenants(fabric: Fabric) -> None:
     routed = sum(len(fabric.nics(server.name)) for server in fabric.servers)
     routed -= sum(len(tenant.links) for tenant in fabric.tenants)
     if routed:
-        say(f"{routed:,} NICs are in no tenant, and routed.")
+        say(f"In no tenant, and routed: {counted(routed, 'NIC')}.")
 
 
 def print_segments(state: LabStatus) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.base.quantities import whole_share
+from rocelab.base.wording import counted
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import suspects
 from rocelab.jobs.performance import wire_overhead_bytes
@@ -202,7 +203,7 @@ def _verdict(case: Case, full: _FullLink, cause: Cause) -> CauseVerdict:
         "mark (CE)"
     )
     if queue.dropped_packets:
-        evidence.append(f"its queue dropped {queue.dropped_packets:,} packets")
+        evidence.append(f"its queue dropped {counted(queue.dropped_packets, 'packet')}")
     return CauseVerdict(
         cause=cause,
         subject=str(full.link),

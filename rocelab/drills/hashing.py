@@ -94,7 +94,7 @@ def hashing_run(
     name = plan_name(fabric.spec.hashing.seed)
     problems = []
     if lost := sum(len(one.sent_seq) - len(one.received_seq) for one in traffic.flows):
-        problems.append(f"not valid because {lost:,} packets were lost without any fault")
+        problems.append(f"not valid because packets were lost without any fault: {lost:,}")
     misplaced = None
     if prediction is not None and prediction.packets is not None:
         misplaced = misplaced_packets(counted, by_link(fabric, prediction.packets))

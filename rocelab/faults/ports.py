@@ -38,7 +38,7 @@ def check_ports(lab: RunningLab, ports: Iterable[tuple[str, str]]) -> None:
         present = read_ports(lab.node(node))
         for interface in interfaces:
             if interface not in present:
-                raise PortGoneError(f"{node}:{interface}")
+                raise PortGoneError(lab.fabric.port_name(node, interface))
 
 
 def read_default_ports(node: NamespaceNode, table: int = fib.RT_TABLE_MAIN) -> frozenset[int]:
@@ -66,7 +66,7 @@ def running_ports(lab: RunningLab, ports: Sequence[tuple[str, Port]]) -> frozens
             ]
 
     return frozenset(
-        f"{node}:{interface} has carrier"
+        f"{lab.fabric.port_name(node, interface)} has carrier"
         for node, names in of_node.items()
         for interface in namespaces.inside(lab.node(node).netns, partial(running, names))
     )

@@ -142,7 +142,7 @@ class LinkSelector(SpecModel):
         if not cables:
             raise InputError(
                 f"{self.node} has no interface {self.interface} and no neighbour of that name",
-                hint=name_hint(self.interface, sorted(links)),
+                hint=name_hint(self.interface, [port.name for port, _ in ports]),
             )
         return cables[0]
 

@@ -55,7 +55,7 @@ def _words(event: Document) -> str:
     match event["kind"]:
         case "carrier":
             state = "has carrier" if event["carrier"] else "lost its carrier"
-            return f"{event['node']}:{event['interface']} {state}"
+            return f"{event['link']} {state} at {event['node']}"
         case "session":
             return _session(event)
         case "routes":
@@ -93,10 +93,10 @@ def _session(event: Document) -> str:
 
 
 def _node(event: Document) -> str:
-    counts = {
-        "ports without carrier": event["ports_down"],
-        "sessions down": event["sessions_down"],
-        "routes not complete": event["routes_incomplete"],
-    }
-    parts = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+    counts = (
+        (event["ports_down"], "port", "without carrier"),
+        (event["sessions_down"], "session", "down"),
+        (event["routes_incomplete"], "route", "not complete"),
+    )
+    parts = ", ".join(f"{counted(number, noun)} {how}" for number, noun, how in counts if number)
     return f"{event['node']} is {event['state']}{f': {parts}' if parts else ''}"

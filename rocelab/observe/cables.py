@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocelab.base import quantities
+from rocelab.base.wording import counted
 from rocelab.dataplane.impairments import cables
 from rocelab.dataplane.impairments.delayline import LATE_PART, VERY_LATE, Lateness
 from rocelab.planning.delays import lab_delays_ns
@@ -35,8 +36,8 @@ class CableFigures:
         if self.lateness.very_late:
             limit = quantities.duration(VERY_LATE * self.delay_ns)
             texts.append(
-                f"not valid because {self.lateness.very_late:,} packets left a link more than "
-                f"{limit} late ({VERY_LATE} times links.delay)"
+                f"not valid because {counted(self.lateness.very_late, 'packet')} left a link more "
+                f"than {limit} late ({VERY_LATE} times links.delay)"
             )
         return tuple(texts)
 

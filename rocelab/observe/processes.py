@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rocelab.base import quantities
+from rocelab.base.wording import counted
 from rocelab.dataplane.controller.rounds import read_rounds
 from rocelab.dataplane.impairments.delayline import VERY_LATE, Lateness
 from rocelab.dataplane.impairments.program import IMPAIRMENTS
@@ -121,8 +122,9 @@ def _delay_problems(lab: RunningLab, before: Lateness) -> Iterator[str]:
     if count := lab.impairments.lateness().very_late - before.very_late:
         limit = quantities.duration(VERY_LATE * IMPAIRMENTS.least_ns)
         yield (
-            f"not valid because {count:,} packets that a fault delays left {limit} late or later, "
-            f"and more than {VERY_LATE} times the delay: the process that delays them stalled"
+            f"not valid because {counted(count, 'packet')} that a fault delays left {limit} "
+            f"late or later, and more than {VERY_LATE} times the delay: the process that delays "
+            "them stalled"
         )
 
 

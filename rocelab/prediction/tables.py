@@ -71,9 +71,8 @@ class TableGroups:
             raise no_route(self._fabric, name, ip)
         for hop in route.next_hops:
             if not hop.carrier:
-                raise NoPathError(
-                    f"{name}: {route.prefix} still uses {hop.interface}, whose link is down"
-                )
+                port = self._fabric.port_name(name, hop.interface)
+                raise NoPathError(f"{name}: {route.prefix} still uses {port}, whose link is down")
             if (name, hop.interface) not in self._send_of:
                 raise NoPathError(f"{name}: {hop.interface} leads out of the fabric")
         return tuple((self._send_of[name, hop.interface], hop.weight) for hop in route.next_hops)

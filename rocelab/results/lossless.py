@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
+from rocelab.base.wording import counted
+
 LATE_SHARE_LIMIT = 0.005
 """The most of all packets of lossless classes that may have been admitted only because a peer
 stopped later than modelled."""
@@ -168,7 +170,8 @@ class Lossless:
             for place, count in self.unreceived.items()
         )
         packets = (
-            f"not valid because {count:,} packets that came into {place} are not accounted for; "
+            f"not valid because {counted(count, 'packet')} that came into {place} "
+            f"{'is' if count == 1 else 'are'} not accounted for; "
             "was there other traffic?"
             for place, count in self.unaccounted.items()
         )

@@ -116,7 +116,7 @@ class Path:
             "detail": [
                 {
                     "node": hop.link.sender,
-                    "interface": hop.link.port.interface,
+                    "interface": hop.link.port.name,
                     "link": hop.link.name,
                     "width": hop.width,
                     "index": hop.index,
@@ -243,7 +243,8 @@ def _taken(fabric: Fabric, name: str, route: Route, index: int, flow_hash: int |
     chosen = route.next_hops[index]
     if not chosen.carrier:
         raise NoPathError(
-            f"{name}: {route.prefix} still uses {chosen.interface}, whose link is down"
+            f"{name}: {route.prefix} still uses {fabric.port_name(name, chosen.interface)}, whose "
+            "link is down"
         )
     link = _link_at(fabric, name, chosen.interface)
     return Hop(link, len(route.next_hops), index, flow_hash)

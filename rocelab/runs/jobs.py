@@ -18,6 +18,7 @@ from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.base.outputs import REPORT, RESULT, output_file, results_folder
 from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.base.wording import counted
 from rocelab.faults.base import StoppingFault, Timed
 from rocelab.faults.changewatch import ChangeWatch
 from rocelab.faults.injector import InjectedChange, Injector
@@ -101,7 +102,7 @@ def run_job(
         run = _run_watched if allow_faults else run_planned
         (report,) = run(lab, plans, progress, capture=capture).reports
         if capture is not None and capture.lost:
-            lacks = f"the capture lacks {capture.lost:,} packets that tcpdump missed"
+            lacks = f"the capture lacks {counted(capture.lost, 'packet')} that tcpdump missed"
             report = replace(report, warnings=(*report.warnings, lacks))
         on_result(report)
         if folder is not None:

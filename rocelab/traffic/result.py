@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.base.wording import counted
 from rocelab.jobs.flow import ProbeStream
 from rocelab.traffic.jobresult import JobResult
 
@@ -258,10 +259,11 @@ def _lag_problems(flows: Sequence[FlowTransmission]) -> Iterable[str]:
 def _agent_problems(agents: Sequence[AgentRecord]) -> Iterable[str]:
     for agent in agents:
         if agent.socket_drops:
-            yield f"{agent.server}'s receiver had no room for {agent.socket_drops:,} packets"
+            dropped = counted(agent.socket_drops, "packet")
+            yield f"{agent.server}'s receiver had no room for {dropped}"
         full = agent.send_errors.get("ENOBUFS", 0) + agent.send_errors.get("EAGAIN", 0)
         if full:
-            yield f"{agent.server}'s kernel had no room for {full:,} packets to send"
+            yield f"{agent.server}'s kernel had no room for {counted(full, 'packet')} to send"
         if agent.misdated:
             yield (
                 f"the kernel stamps packets for {agent.server} with another time than the clock "
@@ -273,7 +275,7 @@ def _agent_problems(agents: Sequence[AgentRecord]) -> Iterable[str]:
 
 def _machine_problems(clock_jump_ns: int, softnet_drops: int, clock_was_set: bool) -> Iterable[str]:
     if softnet_drops:
-        yield f"the kernel's receive backlog had no room for {softnet_drops:,} packets"
+        yield f"the kernel's receive backlog had no room for {counted(softnet_drops, 'packet')}"
     if abs(clock_jump_ns) > CLOCK_JUMP_LIMIT_NS:
         yield f"the machine's clock jumped by {clock_jump_ns / 1e6:.3f} ms"
     elif clock_was_set:

@@ -54,7 +54,7 @@ DEFECTS = (
     "so it did not trace",
     "was not acknowledged after",
     "because the accounting of",
-    "are not accounted for",
+    "not accounted for",
     "the PFC process",
 )
 """Words of problems that a busy machine does not cause by itself."""

@@ -40,7 +40,7 @@ class SessionReset(NodeFault):
 
     @property
     def subject(self) -> str:
-        near = (link.port(self.node).interface for link in self.links)
+        near = (link.port(self.node).name for link in self.links)
         return " ".join(f"{self.node}:{name}" for name in (*near, *self.distant))
 
     @property

@@ -25,7 +25,7 @@ T_NS = 1_795_952_209_168_000_000
     [
         (
             CarrierEvent(T_NS, "rtsw1:ctsw2", "ctsw2", "rtsw1", carrier=False),
-            "ctsw2:rtsw1 lost its carrier",
+            "rtsw1:ctsw2 lost its carrier at ctsw2",
         ),
         (
             SessionEvent(
@@ -43,7 +43,7 @@ T_NS = 1_795_952_209_168_000_000
         ),
         (
             NodeEvent(T_NS, "rtsw1", "degraded", 1, 1, 0),
-            "rtsw1 is degraded: 1 ports without carrier, 1 sessions down",
+            "rtsw1 is degraded: 1 port without carrier, 1 session down",
         ),
         (
             FaultEvent(T_NS, 3, "carrier-down", "rtsw1:ctsw2", True, None),

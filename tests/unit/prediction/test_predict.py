@@ -180,7 +180,7 @@ def test_entries_of_a_controller_lead_their_flows_and_no_others() -> None:
     ("changed", "says"),
     [
         ((), "rtsw1: no route to 198.18"),
-        ((NextHop("ctsw1", None, carrier=False),), "still uses ctsw1, whose link is down"),
+        ((NextHop("ctsw1", None, carrier=False),), "still uses rtsw1:ctsw1, whose link is down"),
         ((NextHop("eth0", None),), "rtsw1: eth0 leads out of the fabric"),
         ((NextHop("srv1-2", None),), "srv1-2: no route to 198.18"),
     ],

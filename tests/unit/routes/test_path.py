@@ -166,7 +166,7 @@ def broken_walk(broken: str, routes: tuple[Route, ...]) -> None:
         ((Route("0.0.0.0/0", ()),), "rtsw1: 0.0.0.0/0 discards"),
         (
             (Route("0.0.0.0/0", (NextHop("ctsw1", None, carrier=False),)),),
-            "rtsw1: 0.0.0.0/0 still uses ctsw1, whose link is down",
+            "rtsw1: 0.0.0.0/0 still uses rtsw1:ctsw1, whose link is down",
         ),
         ((Route("0.0.0.0/0", (NextHop("eth0", None),)),), "rtsw1: eth0 leads out of the fabric"),
         ((Route("0.0.0.0/0", (NextHop("srv1-1", None),)),), "srv1-1: .*comes back"),

@@ -507,7 +507,7 @@ def test_packets_that_are_missing_are_excused_only_by_faults_that_take_some(
     in_switch = [
         problem
         for problem in report.problems
-        if "1 packets that came into rtsw1 class 3 are not accounted for" in problem
+        if "1 packet that came into rtsw1 class 3 is not accounted for" in problem
     ]
     assert bool(of_links) + len(in_switch) == problems
 
