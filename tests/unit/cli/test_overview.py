@@ -38,8 +38,8 @@ def test_the_name_that_other_tools_give_a_command_leads_to_ours(rocelab: Command
     assert outcome.code == 2
     assert "Did you mean 'down'?" in outcome.err
     assert not set(MEANT) & set(_COMMANDS)
-    for ours in set(MEANT.values()):
-        assert rocelab("help", *ours.split()).code == 0
+    for name in set(MEANT.values()):
+        assert rocelab("help", *name.split()).code == 0
 
 
 @pytest.mark.parametrize("word", ["version", "-V"])
