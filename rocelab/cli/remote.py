@@ -23,7 +23,7 @@ HERE = frozenset({"runs", "attach"})
 """Commands about another machine's runs, which use `--host` themselves."""
 TALKERS = frozenset({"shell", "cli"})
 MEANT = {
-    **dict.fromkeys(("create", "deploy", "run", "start"), "up"),
+    **dict.fromkeys(("create", "deploy", "start"), "up"),
     **dict.fromkeys(("delete", "destroy", "kill", "rm", "stop"), "down"),
     **dict.fromkeys(("inspect", "show"), "status"),
     **dict.fromkeys(("ls", "ps"), "list"),
