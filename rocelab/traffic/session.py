@@ -334,7 +334,7 @@ def _parts(
     longest = max((len(probe.template) for probe in chain(*outgoing.values())), default=0)
     parts = {}
     for server in dict.fromkeys((*outgoing, *of_jobs)):
-        part = of_jobs.get(server, _NO_JOB)
+        part = of_jobs.get(server, NO_JOB)
         probes = outgoing.get(server, ())
         fields = {
             **part.fields,
@@ -357,15 +357,18 @@ def _parts(
     return parts
 
 
-_NO_JOB = AgentPart(
+NO_JOB = AgentPart(
     {
         "frame_bytes": 0,
         "moderation_ns": PROBE_MODERATION_NS,
         "sample_ns": 0,
         "nics": [],
+        "local_bps": 0.0,
+        "is_mesh": False,
         "kinds": [],
         "queue_pairs": [],
         "ranks": [],
     },
     (),
 )
+"""The part of a server that only sends probes."""
