@@ -158,7 +158,12 @@ def channels_of(job: JobSpec) -> int:
 
 
 def workload_of(
-    job: JobSpec, group: int | None, iterations: int, *, barrier: bool = False
+    job: JobSpec,
+    group: int | None,
+    iterations: int,
+    *,
+    barrier: bool = False,
+    contended: bool = False,
 ) -> Workload:
     """`iterations` of a job with a size, `job.compute` between them.
 
@@ -178,7 +183,7 @@ def workload_of(
             hint="give it a size: a simulation finds how long that takes",
         )
     compute_s = job.compute / 1e9
-    if sends_in_order(job, iterations):
+    if sends_in_order(job, iterations, contended=contended):
         return _ordered(schedule_of(job, group), iterations, compute_s, barrier)
     phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
@@ -197,12 +202,14 @@ def workload_of(
     return Workload(job.ranks, tuple(steps))
 
 
-def sends_in_order(job: JobSpec, iterations: int) -> int:
-    """The sends of `iterations` of a job with a size if they are simulated one by one, else 0:
-    more than MOST_ORDERED in an iteration (MOST_IN_TURN of OVERTAKING ones), or MOST_IN_TURN in
-    all, are merged, if all queue pairs carry as much of each part of a ring, tree or chain, within
-    a hundredth (`spread_evenly`). Merged sends keep all of them busy all the time; in order, a
-    queue pair that gets more of a part than others delays the rest of its way.
+def sends_in_order(job: JobSpec, iterations: int, *, contended: bool = False) -> int:
+    """The sends of `iterations` of a job with a size if they are simulated one by one, else 0.
+
+    More than MOST_ORDERED in an iteration (MOST_IN_TURN of OVERTAKING ones, and of `contended`
+    rings, for which merged sends may be off), or MOST_IN_TURN in all, are merged, if all
+    queue pairs carry as much of each part of a ring, tree or chain, within a hundredth
+    (`spread_evenly`). Merged sends keep all of them busy all the time; in order, a queue pair that
+    gets more of a part than others delays the rest of its way.
 
     Raises InputError for more than MOST_IN_TURN that cannot be merged.
     """
@@ -213,7 +220,10 @@ def sends_in_order(job: JobSpec, iterations: int) -> int:
     sends = iterations * once
     part_bytes = _part_bytes(job, job.size)
     overtaking = job.pattern is Pattern.ALLREDUCE and job.algorithm in OVERTAKING
-    if once <= (MOST_IN_TURN if overtaking else MOST_ORDERED) and sends <= MOST_IN_TURN:
+    if (
+        once <= (MOST_IN_TURN if overtaking or contended else MOST_ORDERED)
+        and sends <= MOST_IN_TURN
+    ):
         return sends
     if part_bytes is None or spread_evenly(np.array(part_bytes), job.transport):
         return 0
@@ -245,7 +255,7 @@ def _following(pattern: Pattern, merged: Sends) -> Sends:
     each rank begins as soon as it has passed on the last piece of the iteration before."""
     if pattern is not Pattern.BROADCAST:
         return merged
-    return replace(merged, rounds=1, chain=None, fill_bytes=0)
+    return replace(merged, rounds=1, chain=None, hops=None, fill_bytes=0)
 
 
 def _ordered(schedule: Schedule, iterations: int, compute_s: float, barrier: bool) -> Workload:
@@ -331,7 +341,7 @@ def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
     rounds = (ranks - 1) * (2 if pattern is Pattern.ALLREDUCE else 1)
     chain = np.zeros_like(orders)
     total = summed(ranks, orders, np.roll(orders, -1, axis=1), load, rounds, chain)
-    return replace(total, tokens=channels)
+    return replace(total, tokens=1)
 
 
 def _chain(orders: Ints, size_bytes: int, root: int) -> Sends:

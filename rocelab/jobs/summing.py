@@ -27,7 +27,7 @@ def summed(
     ranks: int, source: Ints, destination: Ints, load: Longs, rounds: int, chain: Ints
 ) -> Sends:
     """The sums of bytes and parts (`load`, ... x 2) per pair; a pair is in a chain if one of its
-    sends is."""
+    sends is, and stands for as many of its hops as are."""
     load = np.broadcast_to(load, (*source.shape, 2)).reshape(-1, 2)
     pair, place = np.unique(
         source.reshape(-1).astype(np.int64) * ranks + destination.reshape(-1), return_inverse=True
@@ -36,8 +36,9 @@ def summed(
     np.add.at(total, place, load)
     of_pair = np.full(len(pair), NONE, np.int32)
     np.maximum.at(of_pair, place.reshape(-1), chain.reshape(-1))
+    hops = np.bincount(place.reshape(-1), chain.reshape(-1) != NONE, len(pair)).astype(np.int64)
     sent = total[:, 1] > 0
-    pair, total, of_pair = pair[sent], total[sent], of_pair[sent]
+    pair, total, of_pair, hops = pair[sent], total[sent], of_pair[sent], hops[sent]
     return Sends(
         (pair // ranks).astype(np.int32),
         (pair % ranks).astype(np.int32),
@@ -45,4 +46,5 @@ def summed(
         rounds,
         total[:, 1].copy(),
         of_pair,
+        hops,
     )

@@ -30,14 +30,17 @@ class Sends:
     of; each of them is cut into messages and packets separately. None: one."""
     chain: Ints | None = None
     """The number of the chain that each send is part of, NONE for none; a round costs the latency
-    of the chain's average path, so that a ring's latency is that of its own hops. None: each send
+    of the chain's average hop, so that a ring's latency is that of its own hops. None: each send
     is a chain by itself."""
+    hops: Longs | None = None
+    """How many hops of its chain each send stands for, as a pair of ranks has one in each of
+    several channels, 0 outside of chains. None: one."""
     fill_bytes: int = 0
     """The bytes that pass NICs one after the other before the last rank gets a byte, in a pipeline
     of pieces."""
     tokens: int = 0
-    """Where chains are rings, how many chunks are on each hop at once, so that chunks hide each
-    other's latency; 0: chains are not rings."""
+    """Where chains are rings, how many chunks begin on each hop, so that chunks hide each other's
+    latency; 0: chains are not rings."""
     turn: Ints | None = None
     """The number of the queue in which each send waits for the one before it, in the order of the
     columns, NONE for one that waits for none. None: no send waits."""
@@ -46,6 +49,11 @@ class Sends:
     def each_parts(self) -> Longs:
         """`parts` of each send, 1 without them."""
         return np.ones(len(self.source), np.int64) if self.parts is None else self.parts
+
+    @property
+    def each_hops(self) -> Longs:
+        """`hops` of each send, 1 without them."""
+        return np.ones(len(self.source), np.int64) if self.hops is None else self.hops
 
 
 class Dimension(StrEnum):

@@ -50,31 +50,51 @@ class Chains:
 
     of_transfer: Longs
     """The chain of each transfer, NONE for none, X."""
+    hops: Longs
+    """How many of its hops each transfer stands for, X."""
     task: Longs
     """Of each chain, C."""
     rounds: Longs
     """Of each chain, C."""
     tokens: Longs
-    """Chunks on each hop at once if a chain is a ring, else 0, C."""
+    """Chunks that begin on each hop if a chain is a ring, else 0, C."""
+    ranks: Longs
+    """How many ranks send in each chain, C."""
 
     def timed(self, program: Program, flow_s: Floats) -> Program:
         """The program with the latency of its chains: rounds times the mean of `flow_s` (F) over
-        the chain's flows. A chain adds it at the end of its task, a ring only that of the last
-        round: chunks hide the others from one another."""
+        the chain's hops. A chain adds it at the end of its task, a ring only that of its longest
+        hop: chunks hide the others from one another. The last chunk of a ring is one that leaves
+        the shortest hop out of each time round.
+
+        A chunk of a ring takes its share of what hops take: of k chunks that begin on one at once,
+        the last waits for the others there, and then follows them.
+        """
         (members,) = np.nonzero(self.of_transfer != NONE)
         chain, count = self.of_transfer[members], len(self.task)
-        length = np.maximum(np.bincount(chain, minlength=count), 1)
-        mean_s = np.bincount(chain, flow_s[program.flow[members]], count) / length
+        weight = self.hops[members]
+        hops = np.maximum(np.bincount(chain, weight, count), 1)
+        mean_s = np.bincount(chain, weight * flow_s[program.flow[members]], count) / hops
+        least_s, most_s = np.full(count, np.inf), np.zeros(count)
+        np.minimum.at(least_s, chain, flow_s[program.flow[members]])
+        np.maximum.at(most_s, chain, flow_s[program.flow[members]])
+        turns = self.rounds / np.maximum(self.ranks - 1, 1)
         chain_s = self.rounds * mean_s
+        chunks = hops * self.tokens
+        length = np.maximum(np.bincount(chain, minlength=count), 1)
+        together = np.maximum(chunks / length, 1)
+        most_hops = np.zeros(count)
+        np.maximum.at(most_hops, chain, weight)
         is_ring = self.tokens > 0
         latency_s = program.latency_s.copy()
         own_s = np.zeros(program.tasks)
-        np.maximum.at(own_s, self.task, np.where(is_ring, mean_s, chain_s))
+        np.maximum.at(own_s, self.task, np.where(is_ring, most_s, chain_s))
         number = np.append(np.where(is_ring, np.cumsum(is_ring) - 1, NONE), NONE)
         rings = Rings(
             number[self.of_transfer].astype(np.int32),
-            1 / (length * np.maximum(self.tokens, 1))[is_ring],
-            (chain_s - mean_s)[is_ring],
+            ((1 + (together - 1) / np.maximum(self.rounds, 1)) / np.maximum(chunks, 1))[is_ring],
+            (chain_s - most_s + turns * (mean_s - least_s))[is_ring],
+            (most_hops > hops / length)[is_ring],
         )
         return replace(program, latency_s=latency_s + own_s, rings=rings)
 
@@ -227,7 +247,7 @@ def _compiled(
         carried_bytes = costs.carried_bytes(size, local)
         loads = loads_of(connection, carried_bytes, parts, job.transport, overhead_bytes)
     chains = _chains(sends, task)
-    chain = np.repeat(chains.of_transfer, qps)
+    chain, hops = np.repeat(chains.of_transfer, qps), np.repeat(chains.hops, qps)
     flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
     task = np.repeat(task, qps)
     # What does not use the network has no headers.
@@ -247,7 +267,7 @@ def _compiled(
         task, flow = np.divmod(merged, len(used) * qps)
         of_merged = np.full(len(merged), NONE, np.int64)
         np.maximum.at(of_merged, place, chain)
-        chain = of_merged
+        chain, hops = of_merged, _added(hops, place, len(merged))
     kept = np.flatnonzero(wire)
     messages = None
     if for_packets:
@@ -269,7 +289,7 @@ def _compiled(
         wire[kept],
         packets[kept],
         posted if hosts is None else posted[sending],
-        replace(chains, of_transfer=chain[kept]),
+        replace(chains, of_transfer=chain[kept], hops=hops[kept]),
         messages,
     )
 
@@ -300,7 +320,10 @@ def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
     task[of_send[members]] = of_send_task[members]
     np.maximum.at(most, of_send[members], rounds[members])
     tokens = np.array([send.tokens for send in sends], np.int64)
-    return Chains(of_send, task, most, np.repeat(tokens, chains))
+    hops = _column(counts, [1 if send.hops is None else send.hops for send in sends])
+    ends = of_send[members] * 2**32 + _joint([send.source for send in sends])[members]
+    ranks = np.bincount(np.unique(ends) // 2**32, minlength=len(task))
+    return Chains(of_send, hops, task, most, np.repeat(tokens, chains), ranks)
 
 
 def _added(values: Longs, place: Longs, places: int) -> Longs:
@@ -372,9 +395,11 @@ def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
                 for job, before in zip(jobs, first, strict=False)
             ]
         ),
+        _joint([job.hops for job in jobs]),
         _following([job.task for job in jobs], first_task),
         _joint([job.rounds for job in jobs]),
         _joint([job.tokens for job in jobs]),
+        _joint([job.ranks for job in jobs]),
     )
 
 

@@ -29,7 +29,7 @@ from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob, collective_job
-from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
+from rocelab.jobs.merged_sends import MOST_ORDERED, sends_in_order, workload_of
 from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.jobs.placement import Placement
@@ -75,6 +75,7 @@ from rocelab.sim.packets.sending import (
 )
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
+from rocelab.sim.rings import MOST_ERROR, most_error
 from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits, check_steps_fit
 from rocelab.sim.windows import NO_WINDOW, Windowed, limits_of
@@ -133,13 +134,29 @@ class Simulation:
                 for number, job in enumerate(self.jobs)
             )
             _check_sends(self.jobs, self.workloads)
+        self._take_paths()
+        for number in range(len(self.jobs)):
+            if self._is_better_in_order(number):
+                ordered = _steps_of(self._workload(number, in_order=True))
+                check_fits(self.network, spec.scheme, self.jobs, listed + len(ordered.steps))
+                self.workloads = tuple(
+                    ordered if at == number else workload
+                    for at, workload in enumerate(self.workloads)
+                )
+                self._take_paths()
+
+    def _take_paths(self) -> None:
+        """Compile the workloads, and find the paths of their flows."""
+        for known in ("capacity_bps", "windowed", "_host_latency_s"):
+            self.__dict__.pop(known, None)
+        with self._timed("jobs"):
             check_steps_fit(self.jobs, self.workloads)
             self.compiled = self._compiled()
             self.flows = self.compiled.flows
         self.local = self._local_paths()
         self.routing = Routing(self.network, self.options.model, self.local)
         if self.routing.is_engineered:
-            load_library(TRAFFIC_ENGINEERING, progress)
+            load_library(TRAFFIC_ENGINEERING, self._progress)
         with self._timed("paths"):
             self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
@@ -172,8 +189,25 @@ class Simulation:
         }
         return {**known, **drawn}
 
-    def _workload(self, number: int) -> Workload | FlowList:
-        """What a job does on its NICs."""
+    def _is_better_in_order(self, number: int) -> bool:
+        """Whether the rings of a job are merged, may be off so, and need not be."""
+        spec, iterations = self.jobs[number].collective, self.jobs[number].iterations
+        if spec is None or self.options.engine is not Engine.FLUID:
+            return False
+        if self.workloads[number].ordered or not sends_in_order(spec, iterations, contended=True):
+            return False
+        return self.ring_error(number) > MOST_ERROR
+
+    def ring_error(self, number: int) -> float:
+        """The largest share of its time by which an iteration of a job's merged rings may be too
+        long or too short."""
+        first = np.array([step.iteration == 0 for step in self.workloads[number].steps])
+        chosen = self.compiled.job == number
+        chosen[chosen] = first[self.compiled.step[chosen]]
+        return most_error(self.program, self.flows, self.whole_paths, self.capacity_bps, chosen)
+
+    def _workload(self, number: int, *, in_order: bool = False) -> Workload | FlowList:
+        """What a job does on its NICs; in_order: though its sends could be merged."""
         job = self.jobs[number]
         if job.workload is not None:
             return job.workload.workload(self.place(number, self.places[number]))
@@ -186,7 +220,7 @@ class Simulation:
         if barrier and spec.in_flight is None:
             # In turn each send is solved by itself: minutes, for a hundredth of the time.
             spec = spec.model_copy(update={"in_flight": spec.ranks})
-        return workload_of(spec, group, job.iterations, barrier=barrier)
+        return workload_of(spec, group, job.iterations, barrier=barrier, contended=in_order)
 
     def place(self, number: int, nics: Ints) -> JobPlace:
         """A job on these NICs."""

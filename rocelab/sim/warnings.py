@@ -33,6 +33,7 @@ from rocelab.routes.models import Model
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.placement import place_ranks
+from rocelab.sim.rings import MOST_ERROR
 from rocelab.sim.windows import round_trips_s
 from rocelab.wire.vxlan import VXLAN_BYTES
 
@@ -376,12 +377,20 @@ def _unevenly_spread(simulation: Simulation) -> Iterator[str]:
 
 def _overtaking(simulation: Simulation) -> Iterator[str]:
     """Jobs whose merged sends take another time than those in order would."""
-    for job, workload in zip(simulation.jobs, simulation.workloads, strict=True):
-        spec = job.collective
-        if workload.ordered or spec is None or spec.pattern is not Pattern.ALLREDUCE:
+    for number, job in enumerate(simulation.jobs):
+        workload, spec = simulation.workloads[number], job.collective
+        if workload.ordered or spec is None:
             continue
         algorithm = algorithm_of(spec)
-        if (share := OVERTAKING.get(algorithm)) is not None:
+        if spec.pattern is not Pattern.ALLREDUCE or algorithm not in OVERTAKING:
+            error = simulation.ring_error(number)
+            if error > MOST_ERROR:
+                yield (
+                    f"{job.name}: its chunks wait for latency and for links alike, and more than "
+                    f"{MOST_IN_TURN:,} sends are not simulated one by one: it takes up to "
+                    f"{whole_share(error)} more or less time"
+                )
+        elif (share := OVERTAKING.get(algorithm)) is not None:
             yield (
                 f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; "
                 f"merged, a {algorithm} allreduce takes up to {whole_share(share)} more or less "

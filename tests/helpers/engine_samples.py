@@ -65,7 +65,12 @@ def _drawn_rings(rng: np.random.Generator, counts: np.ndarray) -> Rings:
     ring = 2 * task + rng.integers(0, 2, len(task))
     ring[rng.random(len(task)) < 0.3] = -1
     rings = 2 * len(counts)
-    return Rings(ring.astype(np.int32), rng.uniform(0, 1, rings), rng.choice([0.0, 3.0], rings))
+    return Rings(
+        ring.astype(np.int32),
+        rng.uniform(0, 1, rings),
+        rng.choice([0.0, 3.0], rings),
+        np.zeros(rings, np.bool_),
+    )
 
 
 def drawn_case(seed: int) -> Case:

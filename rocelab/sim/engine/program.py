@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.base.arrays import Floats, Ints, Longs
+from rocelab.base.arrays import Bools, Floats, Ints, Longs
 from rocelab.routes.arrays.flows import Paths
 
 Offsets = npt.NDArray[np.int64]
@@ -23,15 +23,17 @@ class Rings:
     """Transfers of a ring stand for chunks that circulate, so that the latency of one hop overlaps
     the transfer time of others.
 
-    of_transfer: the ring that each transfer is a hop of, -1 for none, X. share: 1 / (transfers of
-    the ring x chunks on each hop at once). latency_s: of a chunk on its whole way but
-    its last hop, C. A chunk takes its share of the sum of the transfers' times, from the task's
-    start, plus the latency; the task's own latency begins no sooner.
+    of_transfer: the ring that each transfer is a hop of, -1 for none, X. share: of the sum of its
+    transfers' times, what a chunk takes, C. latency_s: of a chunk on its whole way but
+    its last hop, C. meets: whether some hops have more chunks than others, C. A chunk takes its
+    share of the sum of the transfers' times, from the task's start, plus the latency; the task's
+    own latency begins no sooner.
     """
 
     of_transfer: Ints
     share: Floats
     latency_s: Floats
+    meets: Bools
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,7 @@ _STEP, _AFTER, _COMPUTE = "rocelab_step", "rocelab_after", "rocelab_compute_s"
 _ITERATION, _SEND, _PARTS = "rocelab_iteration", "rocelab_send", "rocelab_parts"
 _ROUNDS, _CHAIN = "rocelab_rounds", "rocelab_chain"
 _FILL, _TOKENS, _TURN = "rocelab_fill_bytes", "rocelab_tokens", "rocelab_turn"
+_HOPS = "rocelab_hops"
 
 
 def write_trace(
@@ -180,8 +181,9 @@ class _Parts:
                 if step.sends.chain is not None:
                     attrs[_CHAIN] = int(step.sends.chain[place])
                 attrs[_FILL], attrs[_TOKENS] = step.sends.fill_bytes, step.sends.tokens
-                if step.sends.parts is not None:
-                    attrs[_PARTS] = int(step.sends.parts[place])
+                for name, column in ((_PARTS, step.sends.parts), (_HOPS, step.sends.hops)):
+                    if column is not None:
+                        attrs[name] = int(column[place])
                 before, node_id = start, next(ids)
                 turn = NONE if step.sends.turn is None else int(step.sends.turn[place])
                 if turn != NONE:
@@ -269,6 +271,7 @@ class _Send:
     rounds: int
     parts: int | None
     chain: int | None
+    hops: int | None
     turn: int
 
 
@@ -291,7 +294,8 @@ class _Read:
         rows = [self.sends[index] for index in range(len(self.sends))]
         parts = [row.parts for row in rows if row.parts is not None]
         chain = [row.chain for row in rows if row.chain is not None]
-        for attribute, column in ((_PARTS, parts), (_CHAIN, chain)):
+        hops = [row.hops for row in rows if row.hops is not None]
+        for attribute, column in ((_PARTS, parts), (_CHAIN, chain), (_HOPS, hops)):
             if len(column) not in (0, len(rows)):
                 raise _changed(place, f"some sends have no {attribute}")
         turn = np.array([row.turn for row in rows], np.int32)
@@ -302,6 +306,7 @@ class _Read:
             np.array([row.rounds for row in rows], np.int64),
             np.array(parts, np.int64) if parts else None,
             np.array(chain, np.int32) if chain else None,
+            np.array(hops, np.int64) if hops else None,
             self.fill_bytes,
             self.tokens,
             turn if (turn != NONE).any() else None,
@@ -330,10 +335,11 @@ def _take(read: dict[int, _Read], node: ChakraNode, rank: int, place: str) -> No
         raise _changed(place, "it is a send that cannot be")
     parts = _whole(node, _PARTS, place) if _PARTS in attrs else None
     chain = _whole(node, _CHAIN, place, NONE) if _CHAIN in attrs else None
+    hops = _whole(node, _HOPS, place) if _HOPS in attrs else None
     turn = _whole(node, _TURN, place, NONE) if _TURN in attrs else NONE
     rounds = _whole(node, _ROUNDS, place)
     step.fill_bytes, step.tokens = _whole(node, _FILL, place), _whole(node, _TOKENS, place)
-    step.sends[index] = _Send(rank, destination, size, rounds, parts, chain, turn)
+    step.sends[index] = _Send(rank, destination, size, rounds, parts, chain, hops, turn)
 
 
 def _whole(node: ChakraNode, name: str, place: str, least: int = 0) -> int:

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
 from rocelab.jobs import merged_sends as collectives
@@ -18,6 +20,7 @@ from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.steps import Steps
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
+from rocelab.labfile.servers import server_named
 from rocelab.routes.arrays.build import network_of
 from rocelab.sim import simulate
 from rocelab.sim.options import Options
@@ -49,6 +52,64 @@ def in_order_and_merged(
     monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
     monkeypatch.setattr(collectives, "MOST_IN_TURN", 0)
     return in_order, microseconds(latency_ns, eps=0.0, **keys)
+
+
+RAILS = load_spec(find_lab("rail-superpod"))
+RAIL_NETWORK = network_of(RAILS)
+
+
+def ring_in_order_and_as_taken(
+    ranks: int, latency_ns: int, host_model: str | None, **keys: object
+) -> tuple[float, float]:
+    """The time of a ring on rails whose sends go in order, and of one that may be merged."""
+    job = collective_job(JobSpec.model_validate(keys | {"ranks": ranks, "algorithm": "ring"}))
+    model = None if host_model is None else server_named(host_model).model
+    options = Options(eps=0.0, hop_latency_ns=latency_ns, host_model=model)
+    times = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulate, "network_of", lambda spec: RAIL_NETWORK)
+        for most in (MOST_IN_TURN, 0):
+            patch.setattr(collectives, "MOST_ORDERED", most)
+            simulation = Simulation(RAILS, [job], options)
+            times.append(simulation.iteration_seconds(simulation.run())[0][0])
+    return times[0], times[1]
+
+
+@pytest.mark.parametrize(
+    ("latency_ns", "host_model", "keys"),
+    [
+        (900, "dgx-h100", {"size": "4MB", "channels": 4, "pattern": "allgather"}),
+        (900, "dgx-h100", {"size": "50MB", "channels": 8, "pattern": "reducescatter"}),
+        (900, None, {"size": "1MB", "pattern": "reducescatter", "placement": "random"}),
+    ],
+    ids=["latency", "both", "shared links"],
+)
+def test_rings_of_servers_and_shared_links_take_what_those_in_order_take(
+    latency_ns: int, host_model: str | None, keys: dict[str, object]
+) -> None:
+    in_order, taken = ring_in_order_and_as_taken(32, latency_ns, host_model, **keys)
+    assert taken == pytest.approx(in_order, rel=0.0125)
+
+
+@pytest.mark.long
+@settings(max_examples=60)
+@given(
+    size=st.integers(2**15, 2**28),
+    latency_ns=st.integers(100, 8000),
+    pattern=st.sampled_from(["allreduce", "allgather", "reducescatter"]),
+    placement=st.sampled_from(["contiguous", "fragmented", "random"]),
+    channels=st.sampled_from([1, 2, 8]),
+    host_model=st.sampled_from([None, "dgx-h100", "mi300x"]),
+    seed=st.integers(0, 99),
+)
+def test_rings_take_what_those_in_order_take_or_are_not_merged(
+    size: int, latency_ns: int, host_model: str | None, **keys: object
+) -> None:
+    """Also where chunks wait for latency and for links alike."""
+    in_order, taken = ring_in_order_and_as_taken(
+        48, latency_ns, host_model, size=f"{size}B", **keys
+    )
+    assert taken == pytest.approx(in_order, rel=0.01)
 
 
 def test_iterations_are_simulated_in_order_up_to_as_many_sends_as_a_job_may_have(

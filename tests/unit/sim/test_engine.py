@@ -61,7 +61,9 @@ def test_a_task_waits_for_others_then_its_delay_and_ends_after_its_latency(
 def test_a_rings_latency_passes_while_its_slowest_hop_sends(engine: Engine) -> None:
     """Hops of 1, 1 and 4 s: a chunk takes 2 s on average, and its latency."""
     for latency_s, over_s in ((1.5, 4.0), (3.0, 5.0)):
-        rings = Rings(np.zeros(3, np.int32), np.array([1 / 3]), np.array([latency_s]))
+        rings = Rings(
+            np.zeros(3, np.int32), np.array([1 / 3]), np.array([latency_s]), np.array([False])
+        )
         ring = program([(0, 1.0), (1, 1.0), (2, 4.0)], [], after=[[], [0]], rings=rings)
         outcome = engine(ring, paths([0], [1], [2]), np.ones(3))
         np.testing.assert_allclose(outcome.finish_s, [1, 1, 4])

@@ -549,6 +549,7 @@ def workloads(draw: st.DrawFn) -> Workload:
                 draw(st.integers(1, 9) | st.just(np.array(parts, np.int64))),
                 draw(st.sampled_from([None, np.array(parts, np.int64)])),
                 draw(st.sampled_from([None, np.array(parts, np.int32) - 2])),
+                draw(st.sampled_from([None, np.array(parts, np.int64)])),
                 *draw(st.tuples(st.integers(0, 2**40), st.integers(0, 99))),
                 draw(
                     st.sampled_from([None, np.array([source for (source, _), _ in rows], np.int32)])
