@@ -6,8 +6,11 @@ test.
 
 from __future__ import annotations
 
+import io
+import runpy
 import subprocess
 import sys
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 
 from rocelab.base.interpreter import module_environment
@@ -41,6 +44,16 @@ WITH_A_LAB_OF_THEIR_OWN = ("README.md 1", "docs/api.md 1", "docs/runtime.md 1")
 
 TEST_FILES = {"README.md 2": "test_cable.py", "docs/pytest.md 1": "test_cable.py"}
 """They are these files of examples/, which `tests/integration/test_examples.py` runs by pytest."""
+
+
+def run_here(name: str, folder: Path) -> str:
+    """What a block prints that is run in this process, as a program in a folder: to start one
+    takes a second of CPU time. Raises what it raises."""
+    file = folder / "typed.py"
+    file.write_text(BLOCKS[name])
+    with redirect_stdout(io.StringIO()) as out, chdir(folder):
+        runpy.run_path(str(file), run_name="__main__")
+    return out.getvalue()
 
 
 def run_block(

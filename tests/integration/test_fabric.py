@@ -536,7 +536,7 @@ def test_a_lab_that_does_not_converge_is_kept_where_asked(
         patch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
         outcome = rocelab("up", file, "--keep")
     try:
-        assert outcome.returncode == 1
+        assert outcome.returncode in (1, 3)  # 3: other work had the machine
         assert "lists the evidence of rtsw1" in outcome.stderr
         assert f"`rocelab status {name}`" in outcome.stderr
         assert f"`rocelab down {name}`" in outcome.stderr
@@ -554,7 +554,7 @@ def bring_up_as(caller: str, file: Path) -> None:
     """Bring a lab up as one of those who keep its evidence in results/."""
     if caller == "up":
         outcome = rocelab("up", file)
-        assert outcome.returncode == 1
+        assert outcome.returncode in (1, 3)  # 3: other work had the machine
         raise ExpectationError(outcome.stderr)
     if caller == "drill":
         drill = file.with_name("drill.yaml")

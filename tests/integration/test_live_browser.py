@@ -453,6 +453,7 @@ def test_what_else_uses_the_lab_is_shown_instead_of_the_form(
     expect(traffic.get_by_role("button", name="Run job")).to_be_visible()
 
 
+@pytest.mark.long
 def test_many_tabs_share_one_connection(look: Looking, server: Server) -> None:
     page = look.at(server.url)
     tabs = [page.context.new_page() for _ in range(TABS)]
@@ -522,22 +523,47 @@ def test_nothing_is_cut_or_covered(look: Looking, server: Server, width: int, he
     assert look.complaints == []
 
 
-def test_a_zone_of_252_by_18_is_a_matrix_of_links(look: Looking) -> None:
+def test_a_zone_of_252_by_18_is_a_matrix_of_links_with_its_servers_in_the_whole_height(
+    look: Looking,
+) -> None:
     with planned("zone-252x18") as (hub, url):
         hub.sample(1, {metric: {2 * 252: 1.0} if metric == "load" else {} for metric in METRICS})
         page = look.at(url, nodes=0)
         expect(page.locator(".heads button")).to_have_count(18)
-        matrix = page.locator("#stage canvas").last
+        stage, key = page.locator("#stage").bounding_box(), page.locator("#key").bounding_box()
+        last = page.locator(".heads > *").last
+        expect(last).to_have_text("servers")
+        head, matrix = last.bounding_box(), page.locator("#stage canvas").last
         box = matrix.bounding_box()
+        assert stage is not None
+        assert key is not None
+        assert head is not None
         assert box is not None
+        assert 0 <= key["y"] - head["y"] - head["height"] < 30
+        matrix.click(position=Position(x=86, y=head["y"] - stage["y"] + head["height"] / 2))
+        expect(page.locator("#panel h2")).to_have_text("srv1-1:rtsw1")
         matrix.click(position=Position(x=box["width"] - 18, y=60))
         expect(page.locator("#panel h2")).to_have_text("rtsw252:ctsw1")
         page.locator(".heads button").last.click()
         expect(page.locator("#panel h2")).to_have_text("ctsw18")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1400, 900), (800, 1000), (390, 844)])
+@pytest.mark.parametrize(
+    ("width", "height", "scheme"),
+    [
+        (1400, 900, "light"),
+        (390, 844, "dark"),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in [
+                (1400, 900, "dark"),
+                (800, 1000, "light"),
+                (800, 1000, "dark"),
+                (390, 844, "light"),
+            ]
+        ),
+    ],
+)
 def test_the_page_fits_and_is_readable_at_each_size_in_light_and_dark(
     look: Looking, server: Server, width: int, height: int, scheme: Literal["light", "dark"]
 ) -> None:
@@ -610,6 +636,7 @@ def test_what_was_chosen_is_shown_as_it_was_and_without_buttons(
     expect(panel.get_by_role("button", name="Break it")).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_first_steps_send_pull_a_cable_and_lead_to_the_impact(
     look: Looking, server: Server
 ) -> None:
@@ -690,22 +717,6 @@ def test_names_of_nodes_are_readable_beside_an_open_strip(
             }"""
         )
         assert page.evaluate(SMALLEST_PX, least_px) >= least_px
-
-
-def test_a_matrix_has_its_servers_and_uses_the_height(look: Looking) -> None:
-    with planned("zone-252x18") as (_, url):
-        page = look.at(url, nodes=0)
-        stage, key = page.locator("#stage").bounding_box(), page.locator("#key").bounding_box()
-        last = page.locator(".heads > *").last
-        expect(last).to_have_text("servers")
-        box = last.bounding_box()
-        assert stage is not None
-        assert key is not None
-        assert box is not None
-        assert 0 <= key["y"] - box["y"] - box["height"] < 30
-        matrix = page.locator("#stage canvas").last
-        matrix.click(position=Position(x=86, y=box["y"] - stage["y"] + box["height"] / 2))
-        expect(page.locator("#panel h2")).to_have_text("srv1-1:rtsw1")
 
 
 def test_one_fault_of_many_racks_is_one_row_and_amber_at_its_own_switches_only(
@@ -834,7 +845,7 @@ def test_vtysh_answers_in_the_page_and_what_a_shell_has_started_ends_with_its_ta
         page.keyboard.type("show bgp summary\n")
         expect(screen).to_contain_text("Total number of neighbors 2")
         open_shell(page)
-        page.keyboard.type("seq 60000; echo $((6 * 7)) lines; setsid -f sleep 5000\n")
+        page.keyboard.type("seq 20000; echo $((6 * 7)) lines; setsid -f sleep 5000\n")
         expect(screen).to_contain_text("42 lines")
         page.keyboard.type("nohup sleep 5000 >/dev/null &\n")
         wait_until(are_two_asleep, "both run")

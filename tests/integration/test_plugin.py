@@ -45,36 +45,35 @@ def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
 def test_a_fault_of_a_package_is_undone_and_without_the_package_goes_with_the_lab(
     there: PluginEnvironment,
 ) -> None:
-    def fault(*words: str) -> tuple[int, str]:
-        run = there.rocelab("fault", *words)
-        return run.returncode, run.stdout + run.stderr
-
-    assert fault("inject", LAB, "duct-cut", "link=rtsw1:ctsw1")[0] == 0
-    (listed,) = json.loads(fault("list", LAB, "--json")[1])
-    assert (listed["kind"], listed["subject"], listed["lost"]) == ("duct-cut", "rtsw1:ctsw1", None)
-    assert fault("restore", LAB, "1") == (
-        0,
-        f"lab {LAB}: no trace of duct-cut of rtsw1:ctsw1 remains\n",
+    cut = ("fault", "inject", LAB, "duct-cut", "link=rtsw1:ctsw1")
+    injected, listing, restored = there.in_turn(
+        cut, ("fault", "list", LAB, "--json"), ("fault", "restore", LAB, "1")
     )
+    assert injected.returncode == 0
+    (listed,) = json.loads(listing.stdout)
+    assert (listed["kind"], listed["subject"], listed["lost"]) == ("duct-cut", "rtsw1:ctsw1", None)
+    assert restored.stdout == f"lab {LAB}: no trace of duct-cut of rtsw1:ctsw1 remains\n"
     # Its guardian, a process of its own, knows the package as well.
     killed = there.run(KILLED, LAB)
     assert killed.returncode < 0, killed.stderr
     wait_until(lambda: not list(LabFiles(LAB).faults.glob("*.json")), "the guardian has undone it")
 
-    assert fault("inject", LAB, "duct-cut", "link=rtsw1:ctsw1")[0] == 0
-    assert fault("inject", LAB, "blackhole", "link=rtsw2:ctsw2")[0] == 0
+    blackhole = ("fault", "inject", LAB, "blackhole", "link=rtsw2:ctsw2")
+    assert [done.returncode for done in there.in_turn(cut, blackhole)] == [0, 0]
     there.uninstall("lab_faults")
-    listing = fault("list", LAB)
-    assert listing[0] == 0
-    assert f"it {GONE}" in " ".join(listing[1].split())
-    status = there.rocelab("status", LAB)
+    listing, status, one, every = there.in_turn(
+        ("fault", "list", LAB),
+        ("status", LAB),
+        ("fault", "restore", LAB, "1"),
+        ("fault", "restore", LAB, "--all"),
+    )
+    assert listing.returncode == 0
+    assert f"it {GONE}" in " ".join(listing.stdout.split())
     assert f"fault 1 {GONE}" in status.stdout
     assert "Traceback" not in status.stderr
-    code, said = fault("restore", LAB, "1")
-    assert code == 2
-    assert f"duct-cut of rtsw1:ctsw1 cannot be undone: it {GONE}" in said
-    code, said = fault("restore", LAB, "--all")
-    assert code == 2
+    assert one.returncode == 2
+    assert f"duct-cut of rtsw1:ctsw1 cannot be undone: it {GONE}" in one.stderr
+    assert every.returncode == 2
     assert [path.name for path in LabFiles(LAB).faults.glob("*.json")] == ["1.json"]
     down = there.rocelab("down", LAB)
     assert (down.returncode, down.stderr) == (0, "")

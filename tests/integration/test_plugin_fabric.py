@@ -38,25 +38,26 @@ def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
 def test_a_lab_of_a_kind_of_a_package_carries_a_job_and_goes_without_the_package(
     there: PluginEnvironment,
 ) -> None:
-    status = json.loads(there.rocelab("status", LAB, "--json").stdout)
-    assert status["converged"] is True
-    assert {node["role"] for node in status["nodes"]} == {"superspine", "spine", "leaf", "server"}
     ping = there.rocelab("ping", LAB, "p1-srv1-1", "p2-srv2-1", "-c", "2")
     assert ping.returncode == 0, ping.stdout
-    job = there.rocelab(
-        "traffic", LAB, "--pattern", "alltoall", "--ranks", "4", "--size", "64KB", "--json"
+    said, job, fault = there.in_turn(
+        ("status", LAB, "--json"),
+        ("traffic", LAB, "--pattern", "alltoall", "--ranks", "4", "--size", "64KB", "--json"),
+        ("fault", "inject", LAB, "blackhole", "link=spine#1:superspine#1"),
     )
+    status = json.loads(said.stdout)
+    assert status["converged"] is True
+    assert {node["role"] for node in status["nodes"]} == {"superspine", "spine", "leaf", "server"}
     document = json.loads(job.stdout)
     assert job.returncode in (0, 3), job.stderr  # 3: other work had the machine
     assert {tier["tier"] for tier in document["tiers"]} == {"leaf-spine", "spine-superspine"}
-    fault = there.rocelab("fault", "inject", LAB, "blackhole", "link=spine#1:superspine#1")
     assert fault.returncode == 0, fault.stderr
 
     there.uninstall("lab_fabrics")
-    status = there.rocelab("status", LAB)
-    assert status.returncode == 2
-    assert "there is no kind of fabric 'super-spine'" in " ".join(status.stderr.split())
-    assert f"rocelab down {LAB}" in status.stderr
+    without = there.rocelab("status", LAB)
+    assert without.returncode == 2
+    assert "there is no kind of fabric 'super-spine'" in " ".join(without.stderr.split())
+    assert f"rocelab down {LAB}" in without.stderr
     down = there.rocelab("down", LAB)
     assert (down.returncode, down.stderr) == (0, "")
     assert not LabFiles(LAB).root.exists()

@@ -37,32 +37,31 @@ def test_a_lab_is_up_on_it_and_down_and_its_package_may_go_meanwhile(
     bare = PluginEnvironment(tmp_path / "bare")
     there = PluginEnvironment.with_package(tmp_path / "there", "lab_runtime", POINTS)
 
-    def run(where: PluginEnvironment, *words: str) -> tuple[int, str]:
-        done = where.rocelab(*words, ROCELAB_TEST_NOTES=str(notes))
-        return done.returncode, done.stdout + done.stderr
-
     def up() -> None:
-        code, said = run(there, "up", str(file), "--runtime", "noted")
-        assert code == 0, said
+        line = ("up", str(file), "--runtime", "noted")
+        done = there.rocelab(*line, ROCELAB_TEST_NOTES=str(notes))
+        assert done.returncode == 0, done.stdout + done.stderr
         assert (notes / LAB).read_text() == "5 nodes"
         assert json.loads(LabFiles(LAB).record.read_text())["runtime"] == "noted"
 
     up()
-    assert run(there, "status", LAB)[0] == 0
-    assert "the runtime noted" in run(there, "doctor", "--json")[1]
-    code, said = run(there, "down", LAB)
-    assert code == 0, said
+    status, doctor, down = there.in_turn(
+        ("status", LAB), ("doctor", "--json"), ("down", LAB), ROCELAB_TEST_NOTES=str(notes)
+    )
+    assert status.returncode == 0
+    assert "the runtime noted" in doctor.stdout
+    assert down.returncode == 0, down.stdout + down.stderr
     assert list(notes.iterdir()) == []
 
     up()
-    code, said = run(bare, "status", LAB)
-    assert code == 2
-    assert f"lab {LAB} was brought up with the runtime noted, which is not installed here" in said
-    code, said = run(bare, "down", LAB)
-    assert code == 3
-    assert "what the runtime noted made besides may be left" in said
+    status, down, mistyped = bare.in_turn(
+        ("status", LAB), ("down", LAB), ("up", str(file), "--runtime", "notde")
+    )
+    assert status.returncode == 2
+    missing = f"lab {LAB} was brought up with the runtime noted, which is not installed here"
+    assert missing in status.stderr
+    assert down.returncode == 3
+    assert "what the runtime noted made besides may be left" in down.stderr
     assert not LabFiles(LAB).root.exists()
-
-    code, said = run(bare, "up", str(file), "--runtime", "notde")
-    assert code == 2
-    assert "there is no runtime 'notde'" in said
+    assert mistyped.returncode == 2
+    assert "there is no runtime 'notde'" in mistyped.stderr

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.helpers.plugin import PluginEnvironment
 from tests.unit.routes.test_plugin_schemes import POINTS
+
+pytestmark = pytest.mark.side_by_side
 
 LAB = "t-chosen"
 FILE = f"""
@@ -19,11 +20,12 @@ scheme: {{kind: chosen-fields, fields: qp}}
 """
 
 
-@pytest.fixture
-def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginEnvironment]:
     """An environment with the package and the file of the lab, which is up."""
-    there = PluginEnvironment.with_package(tmp_path, "lab_hashing", POINTS)
-    (tmp_path / "lab.yaml").write_text(FILE)
+    folder = tmp_path_factory.mktemp("there")
+    there = PluginEnvironment.with_package(folder, "lab_hashing", POINTS)
+    (folder / "lab.yaml").write_text(FILE)
     try:
         up = there.rocelab("up", "lab.yaml")
         assert up.returncode == 0, up.stderr
@@ -32,43 +34,42 @@ def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
         there.rocelab("down", LAB)
 
 
-def hops(there: PluginEnvironment, *options: str) -> tuple[str, ...]:
-    """The path of a flow, which packets take that are sent."""
-    asked = ("path", LAB, "--src", "srv1-1", "--dst", "srv2-1", "--probe", "--json", *options)
-    process = there.rocelab(*asked)
-    assert process.returncode == 0, process.stderr
-    return tuple(json.loads(process.stdout)["hops"])
+def hops(
+    there: PluginEnvironment, *flows: tuple[int, int], scheme: str | None = None
+) -> list[tuple[str, ...]]:
+    """The paths of flows, by source port and QP, which packets take that are sent. The lab has
+    that scheme before."""
+    switch = [] if scheme is None else [("scheme", LAB, scheme)]
+    ask = ("path", LAB, "--src", "srv1-1", "--dst", "srv2-1", "--probe", "--json")
+    paths = [(*ask, "--sport", str(port), "--qp", str(qp)) for port, qp in flows]
+    ran = there.in_turn(*switch, *paths)
+    assert [done.stderr for done in ran if done.returncode] == []
+    return [tuple(json.loads(done.stdout)["hops"]) for done in ran[len(switch) :]]
 
 
-@pytest.mark.side_by_side
 @pytest.mark.long
 def test_packets_take_the_paths_of_a_hash_of_the_fields_that_it_names(
     there: PluginEnvironment,
 ) -> None:
-    of_qps = {qp: hops(there, "--sport", "50000", "--qp", str(qp)) for qp in range(17, 25)}
-    assert len(set(of_qps.values())) > 1, "the QP decides"
-    assert {hops(there, "--sport", str(port), "--qp", "17") for port in range(5000, 5008)} == {
-        of_qps[17]
-    }, "the port does not"
-    refused = there.rocelab("scheme", LAB, "modulo")
+    of_qps = hops(there, *((50000, qp) for qp in range(17, 25)), scheme="chosen-fields")
+    assert len(set(of_qps)) > 1, "the QP decides"
+    of_ports = hops(there, *((port, 17) for port in range(5000, 5008)))
+    assert set(of_ports) == {of_qps[0]}, "the port does not"
+    refused, scheme = there.in_turn(("scheme", LAB, "modulo"), ("scheme", LAB))
     assert refused.returncode == 2
     assert "scheme modulo has no program for a lab" in refused.stderr
-    assert "chosen-fields" in there.rocelab("scheme", LAB).stdout
+    assert "chosen-fields" in scheme.stdout
 
 
-@pytest.mark.side_by_side
 def test_packets_take_the_paths_of_a_program_of_the_package(there: PluginEnvironment) -> None:
-    assert there.rocelab("scheme", LAB, "turns").returncode == 0
-    of_qps = [hops(there, "--sport", "50000", "--qp", str(qp)) for qp in range(16, 24)]
+    flows = [(50000, qp) for qp in range(16, 24)]
+    of_qps = hops(there, *flows, scheme="turns")
     assert of_qps[:4] == of_qps[4:], "the uplinks are taken in turn"
     assert len(set(of_qps)) == 4
     # Another program goes in its place, and out again.
-    assert there.rocelab("scheme", LAB, "e-ecmp").returncode == 0
-    hashed = [hops(there, "--sport", "50000", "--qp", str(qp)) for qp in range(16, 24)]
-    assert hashed != of_qps
+    assert hops(there, *flows, scheme="e-ecmp") != of_qps
 
 
-@pytest.mark.side_by_side
 def test_a_controller_of_the_package_places_what_runs(there: PluginEnvironment) -> None:
     assert there.rocelab("scheme", LAB, "first-way").returncode == 0
     job = ("--pattern", "pairs", "--ranks", "2", "--size", "1MB", "--iterations", "3", "--qps", "8")
@@ -88,11 +89,14 @@ def test_a_controller_of_the_package_places_what_runs(there: PluginEnvironment) 
     assert not any(done["problems"] for done in rounds)
 
 
-@pytest.mark.side_by_side
 def test_a_controller_that_cannot_begin_is_named(there: PluginEnvironment) -> None:
     controller = there.site / "lab_hashing/controller.py"
-    controller.write_text(controller.read_text().replace("self._lab = lab", "raise KeyError(7)"))
-    refused = there.rocelab("scheme", LAB, "first-way")
+    text = controller.read_text()
+    controller.write_text(text.replace("self._lab = lab", "raise KeyError(7)"))
+    try:
+        refused = there.rocelab("scheme", LAB, "first-way")
+    finally:
+        controller.write_text(text)
     assert refused.returncode == 3
     assert "scheme first-way of lab-hashing 1.2 failed: KeyError: 7" in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -23,7 +23,8 @@ from rocelab.cli.simulate import asked_jobs, asked_spec
 from rocelab.results.engines import Engine
 from rocelab.sim import ahead
 from rocelab.sim import simulate as simulation
-from tests.helpers.command import rocelab, rocelab_process
+from tests.helpers.command import rocelab
+from tests.helpers.plugin import PluginEnvironment
 from tests.helpers.waiting import wait_until
 
 COMPILE = """
@@ -185,14 +186,14 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("line", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_compiles_nothing(
-    line: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(compiling.OFF, raising=False)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    refused = rocelab_process(*line)
-    assert refused.returncode == 2, refused.stderr
-    assert message in refused.stderr
-    assert "first use" not in refused.stderr
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+def test_what_is_refused_compiles_nothing(tmp_path: Path) -> None:
+    there = PluginEnvironment(tmp_path / "there")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    lines, messages = zip(*REFUSED.values(), strict=True)
+    compiled = {"NUMBA_CACHE_DIR": str(cache), compiling.OFF: "0"}
+    for message, refused in zip(messages, there.in_turn(*lines, **compiled), strict=True):
+        assert refused.returncode == 2, refused.stderr
+        assert message in refused.stderr
+        assert "first use" not in refused.stderr
+    assert not [path for path in cache.rglob("*") if path.is_file()]

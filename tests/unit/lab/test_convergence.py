@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from rocelab.base.progress import no_progress
+from rocelab.lab import convergence
 from rocelab.lab.convergence import ConvergenceWait
 from rocelab.labfile.model import LabSpec
 from rocelab.linux.fibwatch import FibAction, FibEvent
@@ -67,3 +71,23 @@ def test_a_route_that_came_back_is_not_missing() -> None:
     wait.run(watch, 60, no_progress)
     wait.run(watch, 60, no_progress)
     assert watch.left == [[]]
+
+
+@pytest.mark.parametrize(("stalled_us", "code"), [(40_000_000, 1), (60_000_000, 3)])
+def test_a_lab_that_does_not_converge_on_a_busy_machine_is_not_judged(
+    stalled_us: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pressure = tmp_path / "cpu"
+    monkeypatch.setattr(convergence, "CPU_PRESSURE", pressure)
+    line = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 total=0\n"
+    pressure.write_text(line.format(5))
+    now_s = [1000.0]
+    monkeypatch.setattr(convergence, "monotonic", lambda: now_s[0])
+    deadline = convergence.Deadline(90)
+    assert not deadline.is_over
+    now_s[0] += 100
+    pressure.write_text(line.format(5 + stalled_us))
+    assert deadline.is_over
+    error = deadline.error("routes are missing", "see `rocelab doctor`", nodes=["rtsw1"])
+    assert error.exit_code == code
+    assert ("for 60% of that time processes waited" in error.message) == (code == 3)

@@ -74,7 +74,9 @@ def test_more_than_a_hundredth_of_a_ports_time_disturbs_the_jobs_that_sent_there
     whole = port.rate_bps * 10 // 8
     assert not problems(replace(NONE, tcp=1, bytes=int(0.0099 * whole)))
     problem = problems(replace(NONE, tcp=1, bytes=int(0.0101 * whole)))
-    assert "up to 1% of the time of rtsw1:srv1-1" in problem
+    assert (
+        "up to 1.01% of the time of rtsw1:srv1-1, where jobs sent too (the limit is 1%)" in problem
+    )
     assert not problems(replace(NONE, tcp=1, bytes=int(0.0101 * whole)), elapsed_s=20.0)
     # They are counted since a while before the run.
     assert "up to 100% of the time" in problems(replace(NONE, tcp=1, bytes=2 * whole))
