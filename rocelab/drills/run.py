@@ -209,7 +209,7 @@ class _Measured:
 
 def _ended_early(error: BaseException) -> EndedEarly:
     if isinstance(error, RocelabError):
-        return EndedEarly(error.message, isinstance(error, ExpectationError))
+        return EndedEarly(error.message, error.exit_code == ExpectationError.exit_code)
     if isinstance(error, KeyboardInterrupt):
         return EndedEarly("interrupted", failed=False)
     return EndedEarly(f"a defect of rocelab: {type(error).__name__}: {error}", failed=False)

@@ -7,11 +7,12 @@ and the last line that each daemon concerned has logged.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import monotonic, sleep
 from typing import Protocol
 
-from rocelab.base.errors import ExpectationError
+from rocelab.base.errors import ExpectationError, MachineError
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.labfile.base import MS
 from rocelab.linux.fibwatch import FibAction, FibEvent, FibWatch
@@ -27,12 +28,62 @@ BFD_POLL_S = 0.02
 SHOWN = 8
 
 
-class NotConvergedError(ExpectationError):
-    """Routing did not converge. `nodes`: the switches concerned, where most is missing first."""
+CPU_PRESSURE = Path("/proc/pressure/cpu")
+"""How long processes that could run waited for a CPU (Documentation/accounting/psi.rst)."""
+MOST_STALLED = 0.5
+"""Of a wait: if processes waited for a CPU longer, the machine may be why the lab is not whole."""
 
-    def __init__(self, message: str, hint: str | None = None, *, nodes: Sequence[str]) -> None:
+
+class NotConvergedError(ExpectationError):
+    """Routing did not converge. `nodes`: the switches concerned, where most is missing first.
+    `is_too_slow`: because of the machine, or nobody can tell; the exit code says so."""
+
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        *,
+        nodes: Sequence[str],
+        is_too_slow: bool = False,
+    ) -> None:
         super().__init__(message, hint)
         self.nodes = tuple(nodes)
+        if is_too_slow:
+            self.exit_code = MachineError.exit_code
+
+
+class Deadline:
+    """The end of a wait for routing, which begins when this is made."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._begun_s, self._timeout_s = monotonic(), timeout_s
+        self._stalled_s = _stalled_s()
+
+    @property
+    def is_over(self) -> bool:
+        return monotonic() > self._begun_s + self._timeout_s
+
+    def error(self, message: str, hint: str, *, nodes: Sequence[str]) -> NotConvergedError:
+        """The error at the end of the wait, which says whether the machine was too busy."""
+        stalled = (_stalled_s() - self._stalled_s) / (monotonic() - self._begun_s)
+        if stalled <= MOST_STALLED:
+            return NotConvergedError(message, hint, nodes=nodes)
+        return NotConvergedError(
+            f"{message}\nfor {min(stalled, 1):.0%} of that time processes waited for a CPU: this "
+            "machine was too busy to tell whether the lab converges",
+            f"stop other programs or take a smaller lab; then {hint}",
+            nodes=nodes,
+            is_too_slow=True,
+        )
+
+
+def _stalled_s() -> float:
+    """Seconds since boot in which a process waited for a CPU; 0 where the kernel does not count."""
+    try:
+        first = CPU_PRESSURE.read_text().partition("\n")[0]
+    except OSError:
+        return 0.0
+    return int(first.rpartition("total=")[2]) / 1e6
 
 
 class SwitchHandle(Protocol):
@@ -71,7 +122,7 @@ class ConvergenceWait:
     def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> bool:
         """Return when nothing is missing after all changes until now: whether something was. Raises
         NotConvergedError when `timeout_s` is over."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         was_missing = is_checked = False
         while self._left or not is_checked:
             for event in watch.events(EVENT_WAIT_S if self._left else 0):
@@ -84,10 +135,11 @@ class ConvergenceWait:
                     f"route events of {', '.join(lost)} were lost: "
                     "the machine is too slow for this fabric",
                     nodes=lost,
+                    is_too_slow=True,
                 )
             progress(Progress("convergence", self._total - self._left, self._total))
-            if self._left and time.monotonic() > deadline:
-                raise NotConvergedError(
+            if self._left and deadline.is_over:
+                raise deadline.error(
                     self.report(timeout_s), "see `rocelab doctor`", nodes=list(self._incomplete())
                 )
         return was_missing
@@ -161,20 +213,20 @@ def wait_for_bfd(
     bfd = fabric.spec.routing.bfd
     if bfd is None:
         return
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     switches = [node.name for node in fabric.switches]
     for done, name in enumerate(switches):
         progress(Progress("bfd", done, len(switches)))
         links = (link for link in fabric.links_of[name] if link.is_between_switches)
         wanted = sum(1 for _ in links)
         while missing := wanted - _bfd_ready(node_of(name), bfd.interval // MS, bfd.multiplier):
-            if time.monotonic() > deadline:
-                raise NotConvergedError(
+            if deadline.is_over:
+                raise deadline.error(
                     f"{missing} BFD sessions of {name} are not up after {timeout_s:.0f} s",
-                    hint="ask its daemons with `rocelab vtysh`",
+                    "ask its daemons with `rocelab vtysh`",
                     nodes=[name],
                 )
-            time.sleep(BFD_POLL_S)
+            sleep(BFD_POLL_S)
 
 
 def _bfd_ready(switch: SwitchHandle, interval_ms: int, multiplier: int) -> int:

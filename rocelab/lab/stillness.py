@@ -15,7 +15,7 @@ from typing import Protocol
 
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.base.wording import counted
-from rocelab.lab.convergence import SHOWN, NotConvergedError, SwitchHandle
+from rocelab.lab.convergence import SHOWN, Deadline, NotConvergedError, SwitchHandle
 from rocelab.labfile.configuration import ExpectSpec
 from rocelab.labfile.observed import ObservedSpec
 from rocelab.linux import fib, namespaces, netlink
@@ -73,7 +73,7 @@ class StillnessWait:
     def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> ObservedSpec:
         """What the lab has when it is whole. Raises NotConvergedError with what is missing when
         `timeout_s` is over."""
-        deadline_s = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         changed_s = checked_s = time.monotonic()
         incomplete_s = changed_s - self.still_s
         wanted_s = self.still_s
@@ -87,6 +87,7 @@ class StillnessWait:
                     f"route events of {', '.join(lost)} were lost: "
                     "the machine is too slow for this fabric",
                     nodes=lost,
+                    is_too_slow=True,
                 )
             if events:
                 changed_s = now_s
@@ -99,8 +100,9 @@ class StillnessWait:
                 is_still = min(still_s, checked_s - incomplete_s) >= wanted_s
                 if is_still and not problems and not watch.events(0):
                     return self._observed(still_s)
-            if now_s > deadline_s:
-                raise self._not_whole(timeout_s, problems or tuple(self.problems()))
+            if deadline.is_over:
+                problems = problems or tuple(self.problems())
+                raise self._not_whole(deadline, timeout_s, problems)
 
     def problems(self) -> Iterator[str]:
         """What a lab that is still lacks to be whole."""
@@ -164,14 +166,16 @@ class StillnessWait:
 
         return namespaces.inside(self._node_of(node.name).netns, read)
 
-    def _not_whole(self, timeout_s: float, problems: tuple[str, ...]) -> NotConvergedError:
+    def _not_whole(
+        self, deadline: Deadline, timeout_s: float, problems: tuple[str, ...]
+    ) -> NotConvergedError:
         names = [node.name for node in self._fabric.switches]
         concerned = [name for name in names if any(name in text for text in problems)]
         lines = [f"  {text}" for text in problems[:SHOWN]]
         if len(problems) > SHOWN:
             lines.append(f"  and {len(problems) - SHOWN:,} more")
         what = "\n".join(lines) or "  routes still change"
-        return NotConvergedError(
+        return deadline.error(
             f"the lab's own routing is not whole after {timeout_s:.0f} s:\n{what}",
             "look at its daemons with `rocelab up --keep` and `rocelab vtysh`",
             nodes=concerned or names,

@@ -52,7 +52,7 @@ def judged(
             f"the time, at {_name(worst)}{_iteration_clause(jobs, taken[worst] * elapsed_s)}"
         )
     problems = [
-        f"not valid because other traffic took up to {share_text(share)} of the time of "
+        f"not valid because other traffic took up to {_above_limit(share)} of the time of "
         f"{_name(place)}, where jobs sent too (the limit is {LOST_TIME_LIMIT:.0%})"
         for place, share in taken.items()
         if share > LOST_TIME_LIMIT
@@ -64,6 +64,12 @@ def judged(
         if queue.others is not None and queue.others.crowded_out
     ]
     return (seen,), (*problems, *_in_queues_of(jobs, counts, with_others))
+
+
+def _above_limit(share: float) -> str:
+    """A share above the limit, with as many digits as tell them apart."""
+    texts = ((f"{share:.{digits}%}", f"{LOST_TIME_LIMIT:.{digits}%}") for digits in range(9))
+    return next((text for text, limit in texts if text != limit), share_text(share))
 
 
 def _iteration_clause(jobs: Sequence[JobResult], taken_s: float) -> str:
