@@ -17,7 +17,7 @@ from rocelab.labfile.networks import NetworksFile
 from rocelab.labfile.profiles import PROFILES
 from rocelab.labfile.references import by_network, with_contents
 from rocelab.labfile.servers import HOST_MODELS
-from rocelab.labfile.source import read_source
+from rocelab.labfile.source import YamlSource, read_source
 from rocelab.labfile.splitting import split_graph
 from rocelab.labfile.validation import Model
 from rocelab.labfile.validation import validate as validate
@@ -34,12 +34,23 @@ LAB_FILES = (
 def load_spec(path: Path) -> LabSpec:
     """The lab that a YAML file describes, with what the files that it names hold. Raises SpecError
     with every problem of a stage."""
-    source = read_source(path)
+    return lab_of(with_files(read_source(path), path))
+
+
+def with_files(source: YamlSource, path: Path) -> YamlSource:
+    """The file of a lab at `path` with what the files that it names hold, and each node and link of
+    a graph in its network. Raises SpecError."""
+    if "networks" not in source.data:
+        return with_contents(source, path, LAB_FILES)
+    source = split_graph(with_contents(source, path, CABLE_LISTS))
+    return by_network(source, lambda part: with_contents(part, path, NETWORK_FILES))
+
+
+def lab_of(source: YamlSource) -> LabSpec:
+    """The lab that a file with the contents of others describes. Raises SpecError."""
     if "networks" in source.data:
-        source = split_graph(with_contents(source, path, CABLE_LISTS))
-        networks = by_network(source, lambda part: with_contents(part, path, NETWORK_FILES))
-        return validate(networks, NetworksFile).lab
-    return validate(with_contents(source, path, LAB_FILES), LabSpec)
+        return validate(source, NetworksFile).lab
+    return validate(source, LabSpec)
 
 
 def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:

@@ -319,7 +319,8 @@ def _check_names(networks: Mapping[str, NetworkSpec]) -> None:
             if other != name and (is_switch or site.role.is_switch):
                 raise RefusedError(
                     f"{site.name} is in network {other} and, as another node, in {name}",
-                    "servers may be in several networks, switches in one: rename one of them",
+                    "servers may be in several networks, switches in one: draw a switch that keeps "
+                    "networks apart by VRFs once in each, with names that differ",
                     keys=(("networks", name, "fabric"),),
                 )
 

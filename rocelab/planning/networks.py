@@ -60,7 +60,8 @@ def _check_servers(fabric: Fabric) -> None:
         if twice is not None:
             raise InputError(
                 f"{server.name} has {ports[twice]} ports {twice}, in two networks",
-                "give the ports of its links names that differ",
+                "a port is in one network: draw one in each, such as eth0 and eth0.20, each at its "
+                "share of the rate",
             )
         for part in fabric.parts:
             if server.name not in part.node_by_name:

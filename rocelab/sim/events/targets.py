@@ -19,6 +19,7 @@ from rocelab.base.wording import RefusedError, listed, name_hint, shown
 from rocelab.fabrics.base import PLANE
 from rocelab.fabrics.door import KINDS
 from rocelab.fabrics.roles import Role
+from rocelab.labfile.networks import NetworkSpec
 from rocelab.routes.arrays.network import Network
 
 FORMS = (
@@ -133,8 +134,14 @@ def node_number(network: Network, name: str) -> int:
     try:
         return network.node_number(name)
     except KeyError:
-        raise _unknown(
-            f"{network.spec.name} has no node {name}", name, network.node_names
+        spec = network.spec
+        if not isinstance(spec, NetworkSpec):
+            message = f"{spec.name} has no node {name}"
+            raise _unknown(message, name, network.node_names) from None
+        raise InputError(
+            f"network {spec.place.network} of {spec.name} has no node {name}",
+            "events are in the network of the jobs, and those of another do not disturb them: "
+            "name the jobs' network with --network",
         ) from None
 
 

@@ -25,7 +25,8 @@ from rocelab.base.wording import KeyPath, dotted, shown
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import KINDS, SimulatedJob, named_in
-from rocelab.labfile.load import validate
+from rocelab.labfile.adopted import recorded_spec
+from rocelab.labfile.load import lab_of, validate
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import withheld
 from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems
@@ -80,7 +81,7 @@ def cells_of(sweep: Sweep) -> tuple[SweepCell, ...]:
             continue
         assert isinstance(lab.model, LabSpec)
         assert isinstance(job.model, SimulatedJob)
-        nics = lab.model.fabric.counts().nics
+        nics = lab.model.network(job.model.network).counts().nics
         ranks = job.model.ranks or 0
         if ranks > nics:
             problems.note_ranks(values, job.model, nics)
@@ -122,7 +123,7 @@ def run_cell(inputs: Inputs) -> Figures:
     from rocelab.sim.options import Options
     from rocelab.sim.simulate import simulate
 
-    spec = LabSpec.model_validate_json(json.dumps(inputs["lab"]))
+    spec = recorded_spec(inputs["lab"])
     job = SimulatedJob.model_validate_json(json.dumps(inputs["job"]))
     report = simulate(spec, (job,), read_options(Options, inputs["simulate"]))
     figures: Figures = {
@@ -199,7 +200,7 @@ def _model(name: str, source: YamlSource, path: Path) -> BaseModel:
     """The part that the keys describe; a lone collective needs no block around it. Raises
     SpecError."""
     if name == "lab":
-        return validate(source, LabSpec)
+        return lab_of(source)
     if name == "simulate":
         return validate(source, SimulateSpec)
     if any(kind in source.data for kind in KINDS):

@@ -19,7 +19,7 @@ from rocelab.base.units import DurationNs
 from rocelab.base.wording import RefusedError, closest, described, listed, shown
 from rocelab.labfile.base import SECOND, SpecModel
 from rocelab.labfile.catalog import JOBS, LABS, find, tree_of
-from rocelab.labfile.load import validate
+from rocelab.labfile.load import validate, with_files
 from rocelab.labfile.model import MAX_SEED
 from rocelab.labfile.reference import may_be_quoted, named_by
 from rocelab.labfile.references import with_contents
@@ -278,7 +278,7 @@ def _part(source: YamlSource, name: str, sweep: Path) -> SweepPart:
     if not named.is_file():
         named = Path(said)
     with named_by(sweep, named):
-        part = _only_job(with_contents(read_source(named), named, HOST_MODELS), named)
+        part = _only_job(_with_files(read_source(named), named, name), named)
     return replace(part, is_quoted=may_be_quoted(named, sweep))
 
 
@@ -300,8 +300,14 @@ def _block(source: YamlSource, path: Path, name: str) -> SweepPart:
     data = source.data.get(name, {})
     assert isinstance(data, dict)
     lines = {path[1:]: line for path, line in source.lines.items() if path[:1] == (name,)}
-    block = with_contents(YamlSource(source.file, data, lines), path, HOST_MODELS)
+    block = _with_files(YamlSource(source.file, data, lines), path, name)
     return SweepPart(block, path, name)
+
+
+def _with_files(source: YamlSource, path: Path, name: str) -> YamlSource:
+    if name == "lab":
+        return with_files(source, path)
+    return with_contents(source, path, HOST_MODELS)
 
 
 def _axes(spec: SweepSpec) -> Iterable[Axis]:

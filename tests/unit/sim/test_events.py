@@ -998,3 +998,10 @@ def test_a_job_that_breaks_at_random_gets_on_as_the_closed_form_says(clos: Netwo
     expected = expected_cost(LLAMA3.own_breaks_per_s(16_384), restart).effective
     assert expected < 0.65
     assert history.work_s / history.jct_s == pytest.approx(expected, rel=0.03)
+
+
+def test_a_node_of_another_network_is_refused_with_the_network_of_the_jobs() -> None:
+    spec = load_spec(find_lab("two-networks"))
+    network = network_of(spec.network("frontend"))
+    with pytest.raises(InputError, match="network frontend of two-networks has no node rtsw1"):
+        outage_of(network, parse_event("fail link rtsw1:ctsw1 for 10s"))

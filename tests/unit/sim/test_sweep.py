@@ -730,3 +730,27 @@ def test_a_journal_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(store, "MAX_LINE_BYTES", 100)
     with pytest.raises(InputError, match=r":1: not a line of a sweep's journal"):
         open_journal(tmp_path).__enter__()
+
+
+@pytest.mark.parametrize("lab", ["half-migrated", "two-networks", "ospf-ibgp"])
+def test_labs_of_several_files_and_of_several_networks_can_be_swept(
+    lab: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cell's own lab file has what the lab's other files hold."""
+    monkeypatch.chdir(tmp_path)
+    (cell,) = cells_of(sweep := swept(tmp_path, "  job.transport.qps: [1]\n", lab=lab))
+    assert cell.inputs["lab"] == load_spec(find_lab(lab)).model_dump(mode="json")
+    name, content = re.findall(
+        r"^cat > (\S+) <<'END'\n(.*?)^END$", command_of(sweep, cell.values, "cell"), re.M | re.S
+    )[0]
+    (tmp_path / name).write_text(content)
+    assert load_spec(tmp_path / name).model_dump(mode="json") == cell.inputs["lab"]
+
+
+def test_keys_of_one_network_are_swept_and_its_nics_counted(tmp_path: Path) -> None:
+    over = "  lab.networks.frontend.links.rate: [100G, 200G]\n"
+    job = "{network: frontend, pattern: allreduce, ranks: 4, size: 1MB}"
+    cells = cells_of(swept(tmp_path, over, lab="two-networks", job=job))
+    assert [cell.nics for cell in cells] == [6, 6]
+    slow, fast = (run_cell(cell.inputs)["busbw"] for cell in cells)
+    assert isinstance(slow, float) and isinstance(fast, float) and slow < fast
