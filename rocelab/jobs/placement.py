@@ -126,7 +126,9 @@ def choose(
     """The NIC of each rank, each NIC used once at most, without those that are `taken`.
 
     contiguous fills server by server, all NICs of each, as launchers number ranks: neighbours are
-    on one server, which NVLink joins in reality. topology-aware has the least cut between zones
+    on one server, which NVLink joins in reality, and rails carry rings of every rank of a server.
+    Beside other jobs it takes a server, or whole servers, and one zone where some have room, as
+    schedulers do. topology-aware has the least cut between zones
     (unit, segment, pod) and consecutive ranks near each other (Gangidi et al., SIGCOMM 2024, `RDMA
     over Ethernet for Distributed AI Training at Meta Scale`). A job that fits into one zone gets
     the zone where it needs the fewest leaves, the fullest of several. A larger job fills the
@@ -164,6 +166,8 @@ def choose(
     match how:
         case Placement.CONTIGUOUS:
             chosen = sorted(free)
+            if len(free) < len(nics.server):
+                chosen = _beside_others(nics, chosen, ranks)
         case Placement.TOPOLOGY_AWARE:
             chosen = _nearest(zones, ranks)
         case Placement.FRAGMENTED:
@@ -177,6 +181,21 @@ def choose(
             rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
             chosen = rng.sample(free, len(free))
     return chosen[:ranks]
+
+
+def _beside_others(nics: Nics, free: list[int], ranks: int) -> list[int]:
+    """The free NICs that are of the first server with room for all ranks, or of servers that no
+    other job has, and of these of the first zone with room; all where there is none."""
+    size, left = Counter(nics.server), Counter(nics.server[nic] for nic in free)
+    of_one = next((server for server, room in left.items() if room >= ranks), None)
+    if of_one is not None:
+        return [nic for nic in free if nics.server[nic] == of_one]
+    whole = [nic for nic in free if left[nics.server[nic]] == size[nics.server[nic]]]
+    if len(whole) >= ranks:
+        free = whole
+    rooms = Counter(nics.zone[nic] for nic in free)
+    home = next((zone for zone, room in rooms.items() if room >= ranks), None)
+    return free if home is None else [nic for nic in free if nics.zone[nic] == home]
 
 
 def _beside_tenant(nics: Nics, ranks: int, taken: Sequence[bool] | None) -> list[bool]:

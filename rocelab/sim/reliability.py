@@ -22,7 +22,7 @@ from rocelab.sim.events.timeline import outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.options import Options
 from rocelab.sim.simulate import Simulation
-from rocelab.sim.warnings import outcome_warnings, setup_warnings
+from rocelab.sim.warnings import losses_in_words, outcome_warnings, setup_warnings
 
 LEAST_EFFECTIVE = 0.1
 """Network failures are drawn for a job that makes progress in at least this share of the time: a
@@ -54,7 +54,8 @@ def event_cost(
         simulation.retransmissions,
         timeline.restart,
     )
-    return replace(cost, warnings=states.warnings, hosts=simulation.hosts_in_words)
+    lost = losses_in_words(simulation, timeline.model_copy(update={"events": (event,)}))
+    return replace(cost, warnings=(*states.warnings, *lost), hosts=simulation.hosts_in_words)
 
 
 class _States:
@@ -147,4 +148,5 @@ def long_run(
         iterations,
         breaks_per_s,
     )
-    return replace(history, warnings=states.warnings, hosts=simulation.hosts_in_words)
+    lost = losses_in_words(simulation, timeline)
+    return replace(history, warnings=(*states.warnings, *lost), hosts=simulation.hosts_in_words)

@@ -21,7 +21,7 @@ from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING, algorithm_of
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT
-from rocelab.jobs.performance import jct_ratio, ran_ahead
+from rocelab.jobs.performance import jct_ratio, ran_ahead, wire_overhead_bytes
 from rocelab.jobs.placement import Placement
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
@@ -31,8 +31,10 @@ from rocelab.results.engines import Engine
 from rocelab.results.simulation import JobOutcome, PacketCounts
 from rocelab.routes.models import Model
 from rocelab.sim.engine.program import Outcome
+from rocelab.sim.events.event_spec import TimelineSpec
+from rocelab.sim.events.timeline import resolve
 from rocelab.sim.packets.pausing import pause_warnings
-from rocelab.sim.placement import place_ranks
+from rocelab.sim.placement import place_ranks, ring_cut
 from rocelab.sim.rings import MOST_ERROR
 from rocelab.sim.windows import round_trips_s
 from rocelab.wire.vxlan import VXLAN_BYTES
@@ -415,6 +417,58 @@ def _all_in_flight(simulation: Simulation) -> Iterator[str]:
             )
 
 
+def _placed_otherwise(simulation: Simulation) -> Iterator[str]:
+    """Jobs that no scheduler and launcher would place so: not server by server."""
+    network = simulation.network
+    taken = np.zeros(network.nics, np.bool_)
+    for job, places in zip(simulation.jobs, simulation.places, strict=True):
+        how = job.placement
+        if isinstance(how, Placement) and how is not Placement.CONTIGUOUS:
+            usual = place_ranks(network, len(places), Placement.CONTIGUOUS, job.seed, taken)
+            cuts = [ring_cut(network, some) for some in (places, usual)]
+            parts = [_neighbours(network.nic_server, some) for some in (places, usual)]
+            if parts[0] < parts[1] or cuts[0].zones > cuts[1].zones:
+                yield (
+                    f"{job.name}: placement {how} is not what schedulers and launchers do: "
+                    f"{parts[0]:,} of {len(places):,} ranks have the next one on their server, and "
+                    f"a ring goes from zone to zone {counted(cuts[0].zones, 'time')}; with "
+                    f"`placement: contiguous` it is {parts[1]:,} and "
+                    f"{counted(cuts[1].zones, 'time')}"
+                )
+        taken[places] = True
+
+
+def _neighbours(server: Ints, places: Ints) -> int:
+    """How many ranks have the next one on their server."""
+    return int(np.count_nonzero(server[places] == server[np.roll(places, -1)]))
+
+
+def losses_in_words(simulation: Simulation, timeline: TimelineSpec) -> tuple[str, ...]:
+    """What a failed link costs queue pairs of a fluid, beside those of packets."""
+    if not any(outage.loses_packets for outage in resolve(simulation.network, timeline)):
+        return ()
+    rules = []
+    for number, (job, waits) in enumerate(simulation.retransmissions_in(timeline).items()):
+        transport = simulation.jobs[number].transport
+        wire_bytes = transport.mtu + wire_overhead_bytes(simulation.network.family)
+        window_s = 8 * transport.window * wire_bytes / simulation.nic_bps(number)
+        timeout, window = (
+            quantities.duration(seconds * SECOND) for seconds in (waits.ack_timeout_s, window_s)
+        )
+        rules.append(
+            f"{job}: in a fluid a queue pair over a failed link sends nothing until its first "
+            f"retry on a whole path, every {timeout} and {counted(waits.retries, 'time')} at most, "
+            "however short the outage. With --engine packets a packet that comes after a gap asks "
+            f"for what was lost at once: an outage of less than a window ({window} at the NIC's "
+            "rate) costs a round trip where more is to be sent"
+        )
+    return tuple(rules)
+
+
+def _losses(simulation: Simulation) -> tuple[str, ...]:
+    return losses_in_words(simulation, simulation.options.timeline)
+
+
 def _repeated_exchanges(simulation: Simulation) -> Iterator[str]:
     """Of AlltoAlls whose sends wait for one another: ranks get out of step."""
     is_fluid = simulation.options.engine is Engine.FLUID
@@ -442,6 +496,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_ALL, _workload_warnings),
     (_ALL, _assumed_hosts),
     (_ALL - _FLUID, _unposted),
+    (_ALL, _placed_otherwise),
     (_ALL, _across_servers),
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),
@@ -451,6 +506,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_ALL - _FLUID, _profiles),
     (_ALL - _FLUID, _discarding_sprayed),
     (_FLUID, _unread_by_a_fluid),
+    (_FLUID, _losses),
     (_LINKS, _classes_of_answers),
     (_ALL, _other_hash),
     (_ALL, _valleys),

@@ -181,6 +181,24 @@ def test_every_rank_gets_a_nic_of_its_own_that_exists(
         assert all(rack_of(one) != rack_of(other) for one, other in pairwise(places))
 
 
+def test_beside_other_jobs_ranks_get_whole_servers_in_one_zone_where_some_have_room() -> None:
+    zone = fabric(racks=2, servers=2, nics=4, zones=2, atsws=1)
+    nics = network_of(zone.spec).nic_columns
+
+    def servers(ranks: int, *taken: int) -> list[str]:
+        occupied = [nic in taken for nic in range(len(nics.server))]
+        chosen = choose(nics, ranks, Placement.CONTIGUOUS, taken=occupied)
+        return list(dict.fromkeys(nics.server[nic] for nic in chosen))
+
+    first = list(dict.fromkeys(nics.server))
+    assert servers(4) == first[:1]
+    assert servers(4, 0) == first[1:2]
+    assert servers(3, 0) == first[:1]
+    assert servers(8, 0) == first[1:3]
+    assert servers(16, 0) == first[4:8]
+    assert servers(29, 0) == first
+
+
 def test_a_list_names_servers_or_their_nics() -> None:
     places = place(fabric(), 3, ["srv2-1", "srv1-1:2", "srv1-1"])
     assert places == (NicRef("srv2-1", 1), NicRef("srv1-1", 2), NicRef("srv1-1", 1))

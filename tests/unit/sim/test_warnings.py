@@ -151,7 +151,7 @@ def test_beside_another_job_the_advice_holds_what_that_one_leaves() -> None:
     (text,) = [
         message for message in warned(report, "tensor parallel") if message.startswith("second")
     ]
-    assert "A list of NICs can keep each group of 4" in text
+    assert "`placement: contiguous` keeps each group of 4 on one server" in text
 
 
 def test_the_network_carries_the_all_reduces_of_each_pass() -> None:
@@ -213,6 +213,27 @@ def test_hops_within_servers_are_named_from_a_fiftieth_of_the_bytes_on(
     places = ["srv1-1:1", "srv1-1:2", "srv2-1:1"]
     report = simulate(spec_of(RAIL), [job_of(flows={"file": str(file)}, placement=places)])
     assert bool(warned(report, "of the same server")) == is_named
+
+
+@pytest.mark.parametrize(
+    ("placement", "said"),
+    [
+        ("contiguous", ""),
+        (
+            "topology-aware",
+            "placement topology-aware is not what schedulers and launchers do: 0 of 8",
+        ),
+        ("random", "with `placement: contiguous` it is 4 and 2 times"),
+    ],
+)
+def test_ranks_that_no_launcher_places_so_are_named(placement: str, said: str) -> None:
+    rail = {"kind": "rail", "units": 2, "servers_per_unit": 2, "rails": 2}
+    report = simulate(spec_of(rail), [collective(placement=placement)])
+    texts = warned(report, "launchers do")
+    assert len(texts) == bool(said) and all(said in text for text in texts)
+    assert not warned(
+        simulate(spec_of(CLOS), [collective(placement="topology-aware")]), "launchers"
+    )
 
 
 def test_nics_on_one_leaf_cross_no_spine() -> None:
@@ -313,6 +334,21 @@ def test_alltoalls_in_rounds_say_whether_they_get_out_of_step(
     job = collective(**{"pattern": "alltoall", "size": "64KB", **keys})
     texts = warned(simulate(spec_of(CLOS), [job], Options(engine=engine)), "out of step")
     assert len(texts) == bool(said) and all(said in text for text in texts)
+
+
+def test_a_fluid_says_what_a_failed_link_costs_beside_packets() -> None:
+    spec, job = spec_of(CLOS), collective()
+
+    def said(event: str, engine: Engine = Engine.FLUID) -> list[str]:
+        timeline = TimelineSpec(events=(parse_event(event),))
+        report = simulate(spec, [job], Options(engine=engine, timeline=timeline))
+        return warned(report, "first retry on a whole path")
+
+    (text,) = said("fail rtsw1:ctsw1 at 0s for 10us")
+    assert "every 4.29 s and 7 times at most" in text and "a window (42.8 us" in text
+    assert not said("drain rtsw1:ctsw1 at 0s")
+    assert not said("fail rtsw1:ctsw1 at 0s for 10us", Engine.PACKETS)
+    assert warned(event_cost(spec, [job], parse_event("fail rtsw1:ctsw1 at 0s for 10s")), text)
 
 
 # --- keys that an engine ignores -----------------------------------------------------------------
