@@ -103,7 +103,7 @@ def schedule(
     in a channel of an AlltoAll(v). Raises InputError if the numbers do not fit.
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
-    expected = count_sends(pattern, ranks, size_bytes, algorithm, channels)
+    expected = count_sends(pattern, ranks, size_bytes, algorithm, channels, group)
     if expected > MAX_SENDS:
         raise InputError(
             f"{pattern} of {ranks} ranks is {expected:,} sends; at most {MAX_SENDS:,} are planned",
@@ -144,8 +144,8 @@ def check_collective(
             f"{ranks} ranks do not divide into groups of {group}",
             hint="give a group size that divides the number of ranks",
         )
-    if pattern is Pattern.ALLREDUCE and algorithm is Algorithm.HIERARCHICAL and group is None:
-        raise InputError("a hierarchical AllReduce needs groups", hint="give the ranks of a group")
+    if algorithm in (Algorithm.HIERARCHICAL, Algorithm.PXN) and group is None:
+        raise InputError(f"{pattern} in {algorithm} needs groups", hint="give the ranks of a group")
     if algorithm in IN_SWITCH and pattern is not Pattern.ALLREDUCE and group not in (None, ranks):
         raise InputError(
             f"{pattern} has {algorithm} in one NVLink domain, not among domains of {group} ranks",
@@ -161,9 +161,10 @@ def count_sends(
     size_bytes: int,
     algorithm: Algorithm = Algorithm.RING,
     channels: int = 1,
+    group: int | None = None,
 ) -> int:
     """How many sends `schedule` makes at most, without making them."""
-    return kind_of(pattern).count(Call(ranks, size_bytes, algorithm, channels))
+    return kind_of(pattern).count(Call(ranks, size_bytes, algorithm, channels, group))
 
 
 def point_to_point(pattern: Pattern, ranks: int, seed: int = 0) -> tuple[tuple[int, int], ...]:

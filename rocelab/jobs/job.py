@@ -49,8 +49,8 @@ class JobSpec(SpecModel):
     algorithm: Annotated[
         Annotated[Algorithm, Field(strict=False)] | None,
         Field(
-            description="how it is done; left out: in rings, or with a host model as NCCL would do "
-            "a size"
+            description="how it is done; left out: in rings, an alltoall in direct sends; with a "
+            "host model as NCCL would do it"
         ),
     ] = None
     protocol: Annotated[
@@ -115,8 +115,8 @@ class JobSpec(SpecModel):
         int | None,
         Field(
             ge=1,
-            description="ranks per group of a hierarchical allreduce, and within which rings "
-            "rotate from channel to channel; left out: those on a server, or on a leaf",
+            description="ranks per group of a hierarchical allreduce or alltoall, and within which "
+            "rings rotate from channel to channel; left out: those on a server, or on a leaf",
         ),
     ] = None
     root: Annotated[int, Field(ge=0, description="the rank of a broadcast or gather")] = 0
@@ -149,7 +149,7 @@ class JobSpec(SpecModel):
     def _keys_that_mean_something(self) -> Self:
         patterns_of: dict[str, Iterable[Pattern]] = {
             "algorithm": patterns_where(lambda kind: bool(kind.algorithms)),
-            "protocol": patterns_where(lambda kind: bool(kind.algorithms)),
+            "protocol": patterns_where(lambda kind: Algorithm.RING in kind.algorithms),
             "duration": patterns_where(lambda kind: kind.is_single),
             "group": patterns_where(lambda kind: kind.is_in_ring_order),
             "in_flight": patterns_where(lambda kind: kind.is_exchange),

@@ -18,7 +18,7 @@ from rocelab.hosts.model import HostModel, LocalKind
 from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.placement import NicRef, nic_of
-from rocelab.jobs.tuning import Tuned, tuned_job
+from rocelab.jobs.tuning import Tuned, check_needs_no_hosts, tuned_job
 from rocelab.planning.fabric import Fabric, Nic
 
 SIMULATED = "take `rocelab simulate --engine packets --host-model`, which has it"
@@ -100,6 +100,7 @@ def lab_hosts(
                 hint="leave it out, or give the lab's or the job's file a host_model, such as "
                 "dgx-h100",
             )
+        check_needs_no_hosts(job)
         return job, None
     model = spec.model
     _check(fabric, job, model, places)

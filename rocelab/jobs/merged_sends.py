@@ -20,6 +20,7 @@ from rocelab.jobs.collectives import (
     Schedule,
     check_collective,
     count_sends,
+    kind_of,
     point_to_point,
     schedule,
 )
@@ -28,6 +29,7 @@ from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm
 from rocelab.jobs.patterns.building import PIECE_BYTES
+from rocelab.jobs.relays import in_two_levels, relayed
 from rocelab.jobs.summing import divided, summed, tree_of
 from rocelab.jobs.workload import Sends, Step, Workload
 
@@ -81,11 +83,9 @@ def sends_of(
         case Pattern.ALLTOALL | Pattern.ALLTOALLV:
             if in_flight is not None and in_flight < ranks - 1:
                 check_exchanged(ranks * (ranks - 1) * channels)
-            sizes = (
-                np.tile(divided(np.array(size_bytes), ranks), (ranks, 1))
-                if pattern is Pattern.ALLTOALL
-                else _uneven_sizes(ranks, size_bytes, seed)
-            )
+            sizes = _exchanged(pattern, ranks, size_bytes, seed)
+            if algorithm is Algorithm.PXN and group is not None:
+                return relayed(sizes, group)
             return exchange(sizes, channels, in_flight)
         case Pattern.GATHER:
             source = np.arange(ranks)
@@ -110,6 +110,13 @@ def sends_of(
             )
 
 
+def _exchanged(pattern: Pattern, ranks: int, size_bytes: int, seed: int) -> Longs:
+    """The bytes [source][destination] of an AlltoAll(v)."""
+    if pattern is Pattern.ALLTOALL:
+        return np.tile(divided(np.array(size_bytes), ranks), (ranks, 1))
+    return _uneven_sizes(ranks, size_bytes, seed)
+
+
 def _sums_of_schedule(planned: Schedule) -> Sends:
     """The sums of a plug-in's schedule."""
     pairs: dict[tuple[int, int], list[int]] = {}
@@ -126,13 +133,18 @@ def _sums_of_schedule(planned: Schedule) -> Sends:
 
 def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ...]:
     """A job's merged sends (`sends_of`) in consecutive parts: three for a hierarchical AllReduce
-    (rings in groups, among groups, in groups again), one for every other collective."""
+    (rings in groups, among groups, in groups again), two for such an AlltoAll(v), one for every
+    other collective."""
     if (job.pattern, job.algorithm) == (Pattern.ALLREDUCE, Algorithm.HIERARCHICAL) and group:
         check_collective(
             job.pattern, job.ranks, size_bytes, algorithm_of(job), channels_of(job), group, job.root
         )
         rings = _hierarchical_phases(job.ranks, channels_of(job), size_bytes, group)
         return tuple(ring for ring in rings if len(ring.source))
+    if kind_of(job.pattern).is_exchange and job.algorithm is Algorithm.HIERARCHICAL and group:
+        sizes = _exchanged(job.pattern, job.ranks, size_bytes, job.seed)
+        levels = in_two_levels(sizes, group, job.in_flight)
+        return tuple(level for level in levels if len(level.source))
     whole = sends_of(
         job.pattern,
         job.ranks,
@@ -216,7 +228,14 @@ def sends_in_order(job: JobSpec, iterations: int, *, contended: bool = False) ->
     assert job.size is not None
     if job.algorithm in IN_SWITCH:
         return 0
-    once = count_sends(job.pattern, job.ranks, job.size, algorithm_of(job), channels_of(job))
+    once = count_sends(
+        job.pattern, job.ranks, job.size, algorithm_of(job), channels_of(job), job.group
+    )
+    if job.algorithm is Algorithm.PXN:
+        if job.in_flight is not None and job.in_flight >= job.ranks - 1:
+            return 0
+        check_exchanged(iterations * once)
+        return iterations * once
     sends = iterations * once
     part_bytes = _part_bytes(job, job.size)
     overtaking = job.pattern is Pattern.ALLREDUCE and job.algorithm in OVERTAKING

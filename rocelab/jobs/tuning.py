@@ -91,6 +91,13 @@ TREE_CORRECTION: dict[Protocol, tuple[float, ...]] = {
 """The bandwidth of trees by powers of two from 64 bytes (treeCorrectionFactor); 1 beyond."""
 
 
+_IN_WORDS = {
+    Algorithm.DIRECT: "direct sends",
+    Algorithm.PXN: "pxn: NVLink, then the receiver's rail",
+    Algorithm.HIERARCHICAL: "two levels: servers, then rails",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The servers of a collective: as many `ranks` in each of `domains` NVLink domains."""
@@ -113,7 +120,9 @@ class Tuned:
     """An algorithm and a protocol, and what they cost."""
 
     algorithm: Algorithm
-    protocol: Protocol
+    protocol: Protocol | None
+    """None: of an AlltoAll(v), whose sends are not tuned."""
+
     launch_ns: float
     """Once."""
 
@@ -132,6 +141,8 @@ class Tuned:
     @property
     def words(self) -> str:
         """What results say of it."""
+        if self.protocol is None:
+            return _IN_WORDS[self.algorithm]
         return f"{self.algorithm}, protocol {self.protocol}"
 
     def carried_bytes(self, size_bytes: Longs, is_local: Bools) -> Longs:
@@ -162,6 +173,8 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
     """
     if job.size is None or not kind_of(job.pattern).algorithms:
         return job, None
+    if kind_of(job.pattern).is_exchange:
+        return _exchanging(job, hosts)
     group = hosts.domain_ranks or 1
     rails = len(set(hosts.rail[: max(1, group)].tolist()))
     local = hosts.local
@@ -190,10 +203,50 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
     return job.model_copy(update=update), cost
 
 
+def _exchanging(job: JobSpec, hosts: RankHosts) -> tuple[JobSpec, Tuned]:
+    """An AlltoAll(v) as NCCL does it: with PXN where NVLink leads to each rail (NCCL_P2P_PXN_LEVEL
+    is 2; RCCL has NCCL_PXN_DISABLE=1, so a mesh takes it if it is forced)."""
+    model, group = hosts.model, job.group or hosts.domain_ranks or 1
+    reason = _without_rails(job, hosts, group)
+    algorithm = job.algorithm
+    if algorithm is None:
+        has_switch = model.local is not None and model.local.kind is LocalKind.SWITCH
+        algorithm = Algorithm.PXN if has_switch and not reason else Algorithm.DIRECT
+    if algorithm is Algorithm.PXN and reason:
+        raise InputError(
+            f"{job.pattern} has no pxn here: {reason}",
+            hint="use --algorithm direct, or leave it out",
+        )
+    update: dict[str, object] = {"algorithm": algorithm}
+    if algorithm is not Algorithm.DIRECT and job.group is None and group > 1:
+        update["group"] = group
+    local_ns = 0.0 if model.local is None else model.local.latency_ns
+    cost = Tuned(algorithm, None, model.launch_ns, model.step_ns, local_ns, 1.0, 1.0)
+    return job.model_copy(update=update), cost
+
+
+def _without_rails(job: JobSpec, hosts: RankHosts, group: int) -> str:
+    """Why no GPU can relay for others of its server; empty: each can."""
+    local = hosts.local
+    if local is None or local.kind is LocalKind.PCIE:
+        return "GPUs of a server have no NVLink"
+    if local.servers > 1:
+        return "relays of an NVLink domain of several servers are not modelled"
+    if hosts.domain_ranks is None or group != hosts.domain_ranks:
+        return "servers have other numbers of ranks, or not consecutive ones"
+    rails = hosts.rail.reshape(-1, group)
+    if group == 1 or len(rails) == 1:
+        return "each server has one rank" if group == 1 else "all ranks are in one server"
+    if bool((rails != rails[0]).any()):
+        return "ranks of servers are not on the same rails in the same order"
+    return "all ranks of a server send by one NIC" if len(set(rails[0].tolist())) == 1 else ""
+
+
 def check_needs_no_hosts(job: JobSpec) -> None:
     """Raise InputError for a collective that says what only hosts of a model have."""
     for key, value in (("protocol", job.protocol), ("algorithm", job.algorithm)):
-        if value is not None and (key == "protocol" or value in IN_SWITCH):
+        of_hosts = IN_SWITCH | {Algorithm.PXN}
+        if value is not None and (key == "protocol" or value in of_hosts):
             raise InputError(
                 f"{key} {value} is of servers with GPUs, and hosts take no time here",
                 hint="give their type: `rocelab simulate --host-model dgx-h100`, or host_model",

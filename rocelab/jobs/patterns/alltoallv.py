@@ -5,25 +5,27 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from rocelab.jobs.patterns.base import Call, JobPattern, Send
-from rocelab.jobs.patterns.building import exchange
+from rocelab.jobs.patterns.base import OF_EXCHANGES, Call, JobPattern, Send
+from rocelab.jobs.patterns.building import count_exchanged, exchange
 
 
 class AllToAllV(JobPattern):
     """As AlltoAll, with parts of sizes drawn from the seed."""
 
     place = 4
+    algorithms = OF_EXCHANGES
     is_exchange = True
+    is_in_ring_order = True
     is_divided = True
 
     def sends(self, call: Call) -> Sequence[Send]:
         sends: list[Send] = []
         rows = uneven_sizes(call.ranks, call.size_bytes, call.seed)
-        exchange(sends, rows, call.channels, call.in_flight)
+        exchange(sends, rows, call)
         return sends
 
     def count(self, call: Call) -> int:
-        return call.ranks * (call.ranks - 1) * call.channels
+        return count_exchanged(call)
 
 
 def uneven_sizes(ranks: int, size_bytes: int, seed: int) -> list[list[int]]:

@@ -33,9 +33,18 @@ class Algorithm(StrEnum):
     NVLS_TREE = "nvls-tree"
     """So in each domain, and in two trees of domains by each rail."""
 
+    DIRECT = "direct"
+    """An AlltoAll(v) in which each rank sends by its own NIC."""
+
+    PXN = "pxn"
+    """An AlltoAll(v) in which GPUs relay what others of their server send on their rail."""
+
 
 IN_SWITCH = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
 """What only an NVLink switch does: it is simulated, and no lab has one."""
+
+OF_EXCHANGES = frozenset({Algorithm.DIRECT, Algorithm.PXN, Algorithm.HIERARCHICAL})
+"""Those of an AlltoAll(v)."""
 
 
 class Protocol(StrEnum):

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from rocelab.jobs.patterns.base import Send
+from rocelab.jobs.patterns.base import Algorithm, Call, Send
 
 PIECE_BYTES = 512 * 1024
 """The unit that a tree or a chain forwards: NCCL's buffer of 4 MiB in 8 steps (NCCL_STEPS)."""
+
+
+RELAYED_BYTES = 128 * 1024
+"""What a GPU relays at once for another: NCCL_P2P_NET_CHUNKSIZE."""
 
 
 def rotated(order: list[int], first: int) -> list[int]:
@@ -21,8 +25,8 @@ def split(size_bytes: int, parts: int) -> list[int]:
     return [high - low for low, high in pairwise(bounds)]
 
 
-def pieces(size_bytes: int) -> list[int]:
-    return split(size_bytes, -(-size_bytes // PIECE_BYTES)) if size_bytes else []
+def pieces(size_bytes: int, most: int = PIECE_BYTES) -> list[int]:
+    return split(size_bytes, -(-size_bytes // most)) if size_bytes else []
 
 
 def add(
@@ -78,28 +82,85 @@ def add_ring(
                 chain(sends, path_of(rotated(order, order.index(owner))), chunk)
 
 
-def exchange(
-    sends: list[Send], rows: Sequence[Sequence[int]], channels: int, in_flight: int
-) -> None:
-    """Add sends at growing distance, each of a rank after the one that is `in_flight` before it in
-    its channel; channels start at different distances."""
-    ranks = len(rows)
-    for channel in range(channels):
+def exchange(sends: list[Send], rows: Sequence[Sequence[int]], call: Call) -> None:
+    """Add the sends of an AlltoAll(v) of bytes [source][destination]."""
+    group = call.group or 1
+    for channel in range(call.channels):
         parts = (
             rows
-            if channels == 1
-            else [[split(size, channels)[channel] for size in row] for row in rows]
+            if call.channels == 1
+            else [[split(size, call.channels)[channel] for size in row] for row in rows]
         )
-        slots = min(in_flight, ranks - 1)
-        last: list[list[tuple[int, ...]]] = [[()] * slots for _ in range(ranks)]
-        first = channel * (ranks - 1) // channels
-        for step in range(ranks - 1):
-            distance = (first + step) % (ranks - 1) + 1
-            for source in range(ranks):
-                destination = (source + distance) % ranks
-                size_bytes = parts[source][destination]
-                if size_bytes:
-                    before = last[source][step % slots]
-                    last[source][step % slots] = (
-                        add(sends, source, destination, size_bytes, before),
-                    )
+        first = channel * (call.ranks - 1) // call.channels
+        match call.algorithm:
+            case Algorithm.HIERARCHICAL:
+                _exchange_in_two(sends, parts, group, call.in_flight)
+            case Algorithm.PXN:
+                _exchange_at_distances(sends, parts, first, call.in_flight, group)
+            case _:
+                _exchange_at_distances(sends, parts, first, call.in_flight, 1)
+
+
+def count_exchanged(call: Call) -> int:
+    """How many sends `exchange` adds at most."""
+    ranks, group = call.ranks, call.group or 1
+    messages = ranks * (ranks - 1) * call.channels
+    match call.algorithm:
+        case Algorithm.HIERARCHICAL:
+            return ranks * (group - 1 + ranks // group - 1) * call.channels
+        case Algorithm.PXN:
+            return 2 * (messages + ranks * call.size_bytes // RELAYED_BYTES)
+        case _:
+            return messages
+
+
+def _exchange_at_distances(
+    sends: list[Send], rows: Sequence[Sequence[int]], first: int, in_flight: int, group: int
+) -> None:
+    """Sends at growing distance from `first` on, each of a rank after the one that is `in_flight`
+    before it; to other groups on relays, in pieces."""
+    ranks = len(rows)
+    slots = min(in_flight, ranks - 1)
+    last: list[list[tuple[int, ...]]] = [[()] * slots for _ in range(ranks)]
+    for step in range(ranks - 1):
+        distance = (first + step) % (ranks - 1) + 1
+        for source in range(ranks):
+            destination = (source + distance) % ranks
+            size_bytes = rows[source][destination]
+            if not size_bytes:
+                continue
+            before = last[source][step % slots]
+            relay = source - source % group + destination % group
+            if relay in (source, destination):
+                sent = add(sends, source, destination, size_bytes, before)
+            else:
+                for piece in pieces(size_bytes, RELAYED_BYTES):
+                    sent = add(sends, source, relay, piece, before)
+                    add(sends, relay, destination, piece, (sent,))
+                    before = (sent,)
+            last[source][step % slots] = (sent,)
+
+
+def _exchange_in_two(
+    sends: list[Send], rows: Sequence[Sequence[int]], group: int, in_flight: int
+) -> None:
+    """All sends in groups at once, then those of each rank to its place in other groups."""
+    ranks = len(rows)
+    arrived: list[tuple[int, ...]] = [()] * ranks
+    for source in range(ranks):
+        first = source - source % group
+        for relay in range(first, first + group):
+            size_bytes = sum(rows[source][relay % group :: group])
+            if relay != source and size_bytes:
+                arrived[relay] += (add(sends, source, relay, size_bytes, ()),)
+    last: list[list[tuple[int, ...]]] = [[()] * in_flight for _ in range(ranks)]
+    for step in range(1, ranks // group):
+        for source in range(ranks):
+            destination = (source + step * group) % ranks
+            first = source - source % group
+            size_bytes = sum(rows[member][destination] for member in range(first, first + group))
+            if size_bytes:
+                before = last[source][step % in_flight] or arrived[source]
+                last[source][step % in_flight] = (
+                    add(sends, source, destination, size_bytes, before),
+                )

@@ -150,14 +150,14 @@ def test_every_published_dcqcn_profile_may_be_named(tmp_path: Path, profile: str
         (
             "pattern: alltoall\nranks: 8\nsize: 1MB\nalgorithm: tree\n",
             "4: algorithm",
-            "nothing for alltoall",
-            "for allgather, allreduce, broadcast and reducescatter",
+            "alltoall has no algorithm tree",
+            "it has direct, hierarchical and pxn",
         ),
         (
             "pattern: gather\nranks: 8\nsize: 1MB\ngroup: 2\n",
             "4: group",
             "nothing for gather",
-            "allgather, allreduce, broadcast and reducescatter",
+            "allgather, allreduce, alltoall, alltoallv, broadcast and reducescatter",
         ),
         (ALLREDUCE + "starts: [0ms, 1ms]\n", "4: starts", "goes with duration", "remove it"),
         (STREAMS + "iterations: 3\n", "4: iterations", "goes with size", "remove it"),

@@ -206,12 +206,23 @@ def test_no_slower_host_makes_a_job_faster(
         assert after > before if is_felt else after > 0.99 * before
 
 
-@pytest.mark.parametrize("pattern", ["allreduce", "alltoall"])
-def test_packets_take_what_a_fluid_takes(rails: LabSpec, pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "algorithm", "most"),
+    [
+        ("allreduce", None, 0.05),
+        ("alltoall", "direct", 0.05),
+        ("alltoall", "hierarchical", 0.05),
+        ("alltoall", "pxn", 0.13),
+    ],
+)
+def test_packets_take_what_a_fluid_takes(
+    rails: LabSpec, pattern: str, algorithm: str | None, most: float
+) -> None:
+    """A relay has a piece before it sends it: a quarter of what it gets from each here."""
     model = server(launch="8us", step="14us", bandwidth="100GB/s", latency="3us", cap="384G").model
-    job = {"pattern": pattern, "ranks": 8, "size": "4MB"}
+    job = {"pattern": pattern, "algorithm": algorithm, "ranks": 8, "size": "4MB"}
     fluid = time_ns(rails, model, job)
-    assert time_ns(rails, model, job, engine=Engine.PACKETS) == pytest.approx(fluid, rel=0.05)
+    assert time_ns(rails, model, job, engine=Engine.PACKETS) == pytest.approx(fluid, rel=most)
 
 
 def test_packets_on_one_server_mark_nothing_and_meet_no_switch(rails: LabSpec) -> None:
