@@ -79,6 +79,7 @@ def test_nothing_that_can_be_forced_is_estimated_below_what_is_taken(
     size_bytes: int, pattern: Pattern
 ) -> None:
     taken = tune(pattern, size_bytes, MANY, server())
+    assert taken.protocol is not None
     least = estimate_us(pattern, size_bytes, MANY, server(), taken.algorithm, taken.protocol)
     for protocol in Protocol:
         forced = tune(pattern, size_bytes, MANY, server(), Algorithm.RING, protocol)
