@@ -135,7 +135,7 @@ def _wrong_pair(model: type[TimedSpec], key: str, equals: str, known: bool) -> P
     if key == "at":
         return problem("a fault on a running lab begins at once", "remove at")
     if key == "kind":
-        return problem("the kind stands before the keys", "remove kind=")
+        return problem("write the kind before the keys", "remove kind=")
     if known:
         return problem(f"{key} is given twice", "lists are written with commas: links=A,B")
     # Keys such as lasts are passed on: the model refuses them with a reason.

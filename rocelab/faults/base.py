@@ -194,7 +194,7 @@ class TimedSpec(SpecModel):
     at: Annotated[DurationNs, Field(ge=0, le=MAX_DURATION, description="after time 0")] = 0
     lasts: Annotated[
         DurationNs | None,
-        Field(gt=0, le=MAX_DURATION, description="then it is undone; without it, at the end"),
+        Field(gt=0, le=MAX_DURATION, description="after this it is cleared; left out: at the end"),
     ] = None
 
     @property
@@ -261,7 +261,7 @@ class LinkChoice(SpecModel):
     @model_validator(mode="after")
     def _one_way_to_name_links(self) -> Self:
         if [self.link is not None, bool(self.links), self.between is not None].count(True) != 1:
-            raise RefusedError("expected link, links or between, one of the three")
+            raise RefusedError("expected one of link, links and between")
         return self
 
     def find(self, fabric: Fabric, end: str | None) -> tuple[Link, ...]:

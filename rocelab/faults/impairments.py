@@ -46,7 +46,7 @@ class CableFault(LinksFault):
     def intact(self, lab: RunningLab) -> frozenset[str]:
         impairments = lab.impairments
         return frozenset(
-            f"packets of {link} pass as always"
+            f"packets of {link} pass unimpaired"
             for link in self._impaired()
             if not impairments.is_impaired(link, self.impairment.kind)
         )

@@ -313,7 +313,7 @@ def _unseen_effect(lab: RunningLab, fault: Fault, intact: frozenset[str]) -> str
     try:
         left = intact & fault.intact(lab)
     except (RocelabError, OSError) as error:
-        return f"it could not be read whether {named} took effect: {error}"
+        return f"whether {named} took effect could not be read: {error}"
     if left:
         return f"{named} had no visible effect: {'; '.join(sorted(left)[:SHOWN])}"
     return None

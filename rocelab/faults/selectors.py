@@ -116,7 +116,7 @@ class LinkSelector(SpecModel):
     @model_validator(mode="after")
     def _one_way_to_say_it(self) -> Self:
         if (self.interface is None) == (self.uplink is None):
-            raise RefusedError("expected interface or uplink, one of the two")
+            raise RefusedError("expected either interface or uplink")
         return self
 
     def find(self, fabric: Fabric) -> Link:

@@ -182,8 +182,8 @@ def carried_out(
             begun = sum(change.begins for change in injector.happened())
             if begun < len(faults):
                 problems.append(
-                    f"not valid because all was over before {len(faults) - begun} of "
-                    f"{len(faults)} faults had begun"
+                    f"not valid because the run ended before {len(faults) - begun} of "
+                    f"{len(faults)} faults began"
                 )
         except BaseException as failure:
             failures.append(failure)

@@ -16,13 +16,13 @@ class JobRunOptions:
 
     pcap: Path | None = option(
         None,
-        "What the ranks' NICs send and receive, as pcapng. Takes CPU time.",
+        "What the ranks' NICs send and receive, as pcapng. Uses CPU time.",
         metavar="FILE",
         panel=_OUTPUT,
     )
     allow_faults: bool = option(
         False,
-        "Let faults be injected by hand or from the live page meanwhile; the result then says by "
-        "what it was disturbed.",
+        "Allow faults by hand or from the live page during the run; the result then names what "
+        "disturbed it.",
         panel=_OUTPUT,
     )

@@ -52,7 +52,7 @@ def judged(
             f"the time, at {_name(worst)}{_iteration_clause(jobs, taken[worst] * elapsed_s)}"
         )
     problems = [
-        f"not valid because other traffic took up to {_above_limit(share)} of the time of "
+        f"not valid because other traffic used up to {_above_limit(share)} of the time of "
         f"{_name(place)}, where jobs sent too (the limit is {LOST_TIME_LIMIT:.0%})"
         for place, share in taken.items()
         if share > LOST_TIME_LIMIT
@@ -78,7 +78,9 @@ def _iteration_clause(jobs: Sequence[JobResult], taken_s: float) -> str:
     shortest_ns = min((int(times_ns.min()) for times_ns in iterations), default=0)
     if taken_s * 1e9 <= LOST_TIME_LIMIT * shortest_ns or not shortest_ns:
         return ""
-    return f", and an iteration may be {whole_share(taken_s * 1e9 / shortest_ns)} longer for it"
+    return (
+        f", and an iteration may be {whole_share(taken_s * 1e9 / shortest_ns)} longer because of it"
+    )
 
 
 def _in_queues_of(

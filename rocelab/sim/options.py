@@ -126,7 +126,7 @@ class Options:
 
     seed: int = option(
         ENGINE_SEED,
-        "With packets: draws marks, the ways of sprayed packets, how late a lab's hosts "
+        "With packets: draws marks, the paths of sprayed packets, how late a lab's hosts "
         "wake, and the order of events at one instant; 1 by default.",
         name="engine_seed",
         metavar="N",

@@ -458,7 +458,7 @@ class Simulation:
             (
                 self.options.prove or self.options.eps is not None,
                 "--prove and --eps",
-                "they are of --engine fluid",
+                "only --engine fluid has them",
             ),
             (
                 self.options.ports is PortModel.LAB and self.host_model is not None,

@@ -480,9 +480,9 @@ def _repeated_exchanges(simulation: Simulation) -> Iterator[str]:
             continue
         if is_fluid and spec.in_flight is not None:
             yield (
-                f"{job.name}: each iteration begins when all ranks are done with the one before; "
-                f"ranks that go on by themselves get out of step and took up to "
-                f"{whole_share(OUT_OF_STEP)} longer (--engine packets has them)"
+                f"{job.name}: each iteration begins when all ranks have finished the one before; "
+                f"with --engine packets ranks get out of step, which took up to "
+                f"{whole_share(OUT_OF_STEP)} longer"
             )
         elif not is_fluid and job.iterations == 1:
             yield (

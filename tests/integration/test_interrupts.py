@@ -240,7 +240,7 @@ def test_evidence_that_is_not_whole_is_removed(whole: RunningLab, tmp_path: Path
     wait_until(lambda: any(folder.rglob("packets.pcap")), "a capture")
     os.killpg(command.pid, signal.SIGINT)
     code, said = ended(command)
-    assert (code, said[-1]) == (130, f"interrupted: {folder}, which was not whole, was removed")
+    assert (code, said[-1]) == (130, f"interrupted: {folder} was incomplete and was removed")
     assert not folder.exists()
 
 

@@ -163,7 +163,7 @@ def test_a_flood_in_another_class_disturbs_a_job_and_takes_no_room_from_its_pack
         slow.restore(lab)
     assert_accounted(report)
     (text,) = [text for text in report.problems if "rtsw1:srv1-2, where jobs sent too" in text]
-    assert "other traffic took up to" in text
+    assert "other traffic used up to" in text
     assert sum(queue.roce_dropped for queue in report.queues) == 0
     assert report.transport.retransmitted == 0
     flood = [q for q in report.queues if (q.interface, q.traffic_class) == ("srv1-2", 0)]

@@ -136,7 +136,7 @@ class BadPrefixSpec(SwitchFaultSpec):
             )
         if self.filtered and not fabric.valley_free:
             raise InputError(
-                f"{self.switch}'s neighbours have no filters, as switches pass on all routes",
+                f"{self.switch}'s neighbours have no filters: switches pass on all routes",
                 hint="set filtered: false",
             )
         family = fabric.family

@@ -35,7 +35,7 @@ class CampaignSpec(SeriesSpec):
 
     no_lasts = (
         "a campaign ends with its last fault",
-        "remove lasts; each_lasts is how long one fault does",
+        "remove lasts: each_lasts is how long each fault lasts",
     )
     kind: Literal["campaign"]
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 1
@@ -45,10 +45,10 @@ class CampaignSpec(SeriesSpec):
         Field(strict=False, min_length=1),
     ] = ("carrier-down", "blackhole", "daemon-crash")
     every: Annotated[
-        DurationNs, Field(ge=MS, le=60 * SECOND, description="mean time between two beginnings")
+        DurationNs, Field(ge=MS, le=60 * SECOND, description="mean time from one fault to the next")
     ] = 2 * SECOND
     each_lasts: Annotated[
-        DurationNs, Field(ge=MS, le=60 * SECOND, description="mean time that one lasts")
+        DurationNs, Field(ge=MS, le=60 * SECOND, description="mean duration of a fault")
     ] = SECOND
 
     def singles(self, fabric: Fabric) -> list[Timed]:

@@ -108,7 +108,9 @@ class CarrierDownSpec(LinkFaultSpec):
 
     drawn = Target.LINK
     kind: Literal["carrier-down"]
-    side: Annotated[NodeName | None, Field(description="the end that sees it; else both")] = None
+    side: Annotated[
+        NodeName | None, Field(description="the end that loses carrier; left out: both")
+    ] = None
 
     def resolve(self, fabric: Fabric) -> CarrierDown | BrokenFibre:
         links = self.find(fabric, self.side)

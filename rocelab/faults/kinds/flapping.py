@@ -24,7 +24,7 @@ class FlappingSpec(LinkChoice, SeriesSpec):
     duty: Annotated[
         SharePpm, Field(gt=0, lt=ALL_PPM, description="share of a period without carrier")
     ] = ALL_PPM // 2
-    count: Annotated[int, Field(ge=1, le=10_000, description="how many times it goes")] = 5
+    count: Annotated[int, Field(ge=1, le=10_000, description="number of losses of carrier")] = 5
     jitter: Annotated[
         SharePpm,
         Field(

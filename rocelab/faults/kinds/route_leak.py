@@ -83,7 +83,7 @@ class RouteLeakSpec(SwitchFaultSpec):
         check_leaf(fabric, self.switch)
         if not fabric.network_of(self.switch).valley_free:
             raise InputError(
-                f"{self.switch} announces all that it learns already",
+                f"{self.switch} already announces every route that it learns",
                 hint="the lab has routing.valley_free: false",
             )
         return RouteLeak(self.switch, self.filtered)

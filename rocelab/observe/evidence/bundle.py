@@ -77,7 +77,7 @@ def collect_evidence(
         except KeyboardInterrupt:
             begun.end_captures()
             begun.remove()
-            undone(f"{folder}, which was not whole, was removed")
+            undone(f"{folder} was incomplete and was removed")
             raise
 
 

@@ -91,11 +91,11 @@ class HealthSpec(SpecModel):
     queue_drops: Annotated[
         Objective, Field(description="packets that did not fit a switch port's buffer per sample")
     ] = DEFINITIONS[Sli.QUEUE_DROPS].default
-    queue_depth: Annotated[Share, Field(description="deepest queue, of the buffer")] = DEFINITIONS[
-        Sli.QUEUE_DEPTH
-    ].default
+    queue_depth: Annotated[Share, Field(description="deepest queue, as a share of the buffer")] = (
+        DEFINITIONS[Sli.QUEUE_DEPTH].default
+    )
     ce_ratio: Annotated[
-        Share, Field(description="packets that leave a port with CE, of those of marked classes")
+        Share, Field(description="share of the packets of marked classes that leave a port with CE")
     ] = DEFINITIONS[Sli.CE_RATIO].default
     out_of_sequence: Annotated[
         Objective, Field(description="packets out of sequence at a server per sample")
@@ -113,7 +113,7 @@ class HealthSpec(SpecModel):
         DEFINITIONS[Sli.SESSIONS_DOWN].default
     )
     pause_share: Annotated[
-        Share, Field(description="time that a port's lossless class is paused, of all time")
+        Share, Field(description="share of the time that a port's lossless class is paused")
     ] = DEFINITIONS[Sli.PAUSE_SHARE].default
     lossless_drops: Annotated[
         Objective,

@@ -80,7 +80,7 @@ class Account:
         missing = slis - LOSSLESS_SLIS
         if missing:
             names = ", ".join(sli.value for sli in Sli if sli in missing)
-            self.note(f"ports have no queue that counts here: no {names}")
+            self.note(f"no {names}: ports have no queues here that count them")
 
     def note(self, problem: str) -> None:
         """Note a problem of the monitoring itself, once."""

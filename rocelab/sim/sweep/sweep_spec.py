@@ -74,8 +74,8 @@ class SimulateSpec(SpecModel):
         Field(
             ge=0,
             le=0.5,
-            description="completions within this share of the longest remaining time are taken "
-            "together; left out: each when it comes",
+            description="batch completions within this share of the longest remaining time; left "
+            "out: exact",
         ),
     ] = None
     model: Annotated[
@@ -108,7 +108,7 @@ class SimulateSpec(SpecModel):
         Field(
             ge=0,
             le=MAX_SEED,
-            description="of packets: draws marks, ways of sprayed packets and the order of what "
+            description="of packets: draws marks, paths of sprayed packets and the order of what "
             "happens at one instant",
         ),
     ] = None

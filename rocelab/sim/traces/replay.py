@@ -299,8 +299,8 @@ def _ignored_parts(trace: Trace) -> list[str]:
     return [
         f"{trace.source}: {what} {len(nodes):,} node{'s' * (len(nodes) > 1)} ({nodes[0].id} first)"
         for what, nodes in (
-            ("dependencies on nodes that are not in the trace are passed over, of", absent),
-            ("INVALID is the type, and no time is taken, of", invalid),
+            ("dependencies on nodes outside the trace are ignored at", absent),
+            ("the type is INVALID, which counts as no time, at", invalid),
         )
         if nodes
     ]

@@ -249,7 +249,7 @@ def test_a_link_may_be_named_by_its_place_as_in_a_file() -> None:
 
 REFUSED = {
     "blackhole": """\
-command line: expected link, links or between, one of the three""",
+command line: expected one of link, links and between""",
     "blackhole link=rtsw1": """\
 command line: link: expected NODE:INTERFACE such as rtsw1:ctsw2, got 'rtsw1'""",
     "blackhole link=rtsw1:ctsw1 at=1s": """\

@@ -120,7 +120,7 @@ def test_a_campaign_spares_the_power_of_racks() -> None:
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        ({"kind": "carrier-down"}, "link, links or between"),
+        ({"kind": "carrier-down"}, "one of link, links and between"),
         ({"kind": "carrier-down", "link": "rtsw1"}, "NODE:INTERFACE"),
         ({"kind": "carrier-down", "link": {"node": "rtsw1"}}, "interface or uplink"),
         ({"kind": "grey-loss", "link": "rtsw1:ctsw1", "loss": 0.05}, "a share"),

@@ -146,7 +146,7 @@ def test_there_is_no_leak_where_switches_pass_on_all_routes() -> None:
     routing = {"valley_free": False}
     open_fabric = plan(LabSpec.model_validate({"name": "specs", "fabric": {}, "routing": routing}))
     leak = SINGLE_FAULT.validate_python({"kind": "route-leak", "switch": "rtsw1"})
-    with pytest.raises(InputError, match="announces all that it learns already"):
+    with pytest.raises(InputError, match="already announces every route that it learns"):
         leak.resolve(open_fabric)
 
 

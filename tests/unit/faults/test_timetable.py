@@ -411,7 +411,7 @@ def test_faults_that_had_not_begun_when_the_caller_ended_are_a_problem(clock: Cl
         assert began.wait(LIMIT_S)
         assert problems == []
     assert no_thread_is_left()
-    assert problems == ["not valid because all was over before 2 of 3 faults had begun"]
+    assert problems == ["not valid because the run ended before 2 of 3 faults began"]
     assert "inject rtsw1:ctsw2" not in injector.log
 
 
@@ -424,7 +424,7 @@ def test_a_fault_that_the_kernel_had_yet_to_begin_when_the_caller_ended_is_a_pro
     injector.kind = Scheduled
     with carried_out(injector, [down("ctsw1", LONG_MS)], ZERO_NS, {}) as problems:
         assert is_injected.wait(LIMIT_S)
-    assert problems == ["not valid because all was over before 1 of 1 faults had begun"]
+    assert problems == ["not valid because the run ended before 1 of 1 faults began"]
     assert injector.happened() == ()
 
 
@@ -478,5 +478,5 @@ def test_what_goes_wrong_with_the_caller_ends_the_faults_and_is_what_is_raised(
     ):
         raise KeyboardInterrupt
     assert no_thread_is_left()
-    assert problems == ["not valid because all was over before 1 of 1 faults had begun"]
+    assert problems == ["not valid because the run ended before 1 of 1 faults began"]
     assert "inject rtsw1:ctsw1" not in injector.log

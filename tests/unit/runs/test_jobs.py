@@ -183,7 +183,7 @@ def test_a_job_during_which_a_carrier_goes_long_after_the_stamp_is_not_valid(ben
 
 def test_a_job_that_is_over_before_its_fault_is_not_valid(bench: Bench) -> None:
     assert problems(bench, Noted, down("ctsw2", LONG_MS)) == (
-        "not valid because all was over before 1 of 2 faults had begun",
+        "not valid because the run ended before 1 of 2 faults began",
     )
 
 

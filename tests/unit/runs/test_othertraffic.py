@@ -93,7 +93,7 @@ def test_a_burst_within_an_iteration_is_said_where_it_may_be_much_of_that() -> N
         assert problems == ()
         return warning
 
-    assert said(0.5).endswith("at rtsw1:srv1-1, and an iteration may be 50% longer for it")
+    assert said(0.5).endswith("at rtsw1:srv1-1, and an iteration may be 50% longer because of it")
     assert said(0.009).endswith("at rtsw1:srv1-1")
 
 
