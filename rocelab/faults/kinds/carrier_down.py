@@ -103,8 +103,8 @@ def _route_text(nic: Nic) -> str:
 
 
 class CarrierDownSpec(LinkFaultSpec):
-    """The carrier goes away, as when a cable is pulled; with `side`, one end alone sees it go and
-    gets nothing, as when one fibre of two breaks."""
+    """The carrier goes away, as when a cable is pulled. With `side` only that end loses it and gets
+    nothing, as when one of two fibres breaks."""
 
     drawn = Target.LINK
     kind: Literal["carrier-down"]

@@ -357,7 +357,7 @@ def test_a_lab_without_lossless_classes_reports_nothing_of_them() -> None:
     assert {sli.sli for sli in account.slis()}.isdisjoint(LOSSLESS_SLIS)
     assert account.problems == ()
     account.leave_out(LOSSLESS_SLIS | {Sli.CE_RATIO})
-    assert account.problems == ("ports have no queue that counts here: no ce_ratio",)
+    assert account.problems == ("no ce_ratio: ports have no queues here that count them",)
 
 
 def exported(pauses: PauseReading | None) -> dict[str, float]:
