@@ -2,7 +2,7 @@
 seldom search for reference cycles: with the interpreter's thresholds that took a quarter of the CPU
 time of tests with large fabrics.
 
-A property test runs 20 examples by default, because the whole suite runs for every change;
+A property test runs 10 examples by default, because the whole suite runs for every change;
 `--hypothesis-profile=thorough`, which `make soak` uses, runs 300. The duration of an example is
 not checked: it depends on the machine's load.
 
@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.helpers.costs", "tests.helpers.measured"]
 
-for profile, examples in (("suite", 20), ("thorough", 300)):
+for profile, examples in (("suite", 10), ("thorough", 300)):
     settings.register_profile(
         profile,
         max_examples=examples,

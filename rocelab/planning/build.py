@@ -22,17 +22,17 @@ from rocelab.fabrics.addressing import (
     dotted,
     number_of,
 )
+from rocelab.fabrics.door import roles
 from rocelab.fabrics.layout import IFNAMSIZ, USUAL, CableSettings, Layout, Site, port_names
 from rocelab.fabrics.numbers import Ends, Numbers, numbers_of
 from rocelab.fabrics.ports import interfaces_of
 from rocelab.fabrics.roles import Role
-from rocelab.labfile.adopted import AdoptedLabSpec
+from rocelab.labfile.adopted import AdoptedLabSpec, AdoptedPort, AdoptedSpec
 from rocelab.labfile.model import LabSpec, Numbering, SeedPlan
 from rocelab.labfile.networks import NetworksLabSpec, NetworkSpec
 from rocelab.labfile.observed import ObservedLabSpec
-from rocelab.planning import adopted
 from rocelab.planning.configured import configured, observed
-from rocelab.planning.fabric import Fabric, Link, Node, Port
+from rocelab.planning.fabric import Fabric, Link, Node, Observed, Port
 from rocelab.planning.networks import merged
 from rocelab.planning.tenancy import with_tenants
 
@@ -48,7 +48,7 @@ def build_fabric(spec: LabSpec) -> Fabric:
     """The fabric that `spec` describes. Raises AddressSpaceFullError if it does not fit, InputError
     if addresses of switches' own files do not."""
     if isinstance(spec, AdoptedLabSpec):
-        return adopted.fabric(spec, spec.fabric)
+        return adopted_fabric(spec, spec.fabric)
     if isinstance(spec, NetworksLabSpec):
         return merged(spec, [build_fabric(network) for network in spec.networks.values()])
     made = with_tenants(configured(_planned(spec)))
@@ -269,3 +269,45 @@ def plan(spec: LabSpec) -> Fabric:
             f"lab {spec.name} does not fit: {message}",
             hint="fewer switches or NICs, or routing.numbering: unnumbered",
         ) from None
+
+
+def adopted_fabric(spec: LabSpec, adopted: AdoptedSpec) -> Fabric:
+    """The fabric of a lab that was adopted. Its links have the rates of the spec, since a veth pair
+    has none. Raises ValueError if a link ends at a node that is missing."""
+    role_of = {node.name: roles()[node.role] for node in adopted.nodes}
+    nodes = tuple(
+        Node(node.name, role_of[node.name], None, node.asn, node.loopback, node.hash_seed)
+        for node in adopted.nodes
+    )
+
+    def port(end: AdoptedPort) -> Port:
+        if end.node not in role_of:
+            raise ValueError(f"a link ends at {end.node}, which is no node")
+        role = role_of[end.node]
+        return Port(end.node, role, end.interface, end.index, end.address, end.mac)
+
+    links = tuple(
+        Link(
+            port(link.a),
+            port(link.b),
+            spec.links.rate if role_of[link.a.node].is_switch else spec.links.server_rate,
+            link.mtu,
+        )
+        for link in adopted.links
+    )
+    link_at = {(end.node, end.interface): link for link in links for end in (link.a, link.b)}
+    routes = {
+        node: {
+            prefix: tuple(link_at[node, name] for name in interfaces)
+            for prefix, interfaces in of_node.items()
+        }
+        for node, of_node in adopted.routes.items()
+    }
+    sessions = frozenset(
+        made.name for made, link in zip(links, adopted.links, strict=True) if link.session
+    )
+    daemons = {node.name: node.daemons for node in adopted.nodes}
+    trunks = [link for link in links if link.is_between_switches]
+    numbered = all(link.a.address and link.b.address for link in trunks)
+    peers = {node.name: node.peers for node in adopted.nodes}
+    return Fabric(spec, nodes, links, (), numbered, Observed(routes, sessions, daemons, peers))

@@ -218,7 +218,7 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
 def test_faults_come_and_go_beside_a_job_that_allows_them_and_the_result_names_them(
     lab: RunningLab, server: Server, tmp_path: Path
 ) -> None:
-    options = "--pattern allreduce --ranks 4 --size 1MB --qps 2 --iterations 60 --allow-faults"
+    options = "--pattern allreduce --ranks 4 --size 1MB --qps 2 --iterations 40 --allow-faults"
     stream = news(server)
     job = subprocess.Popen(
         [*PROGRAM, "traffic", lab.name, *options.split(), "--out", str(tmp_path / "made")],

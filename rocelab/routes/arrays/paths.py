@@ -1,7 +1,7 @@
 """Finds the path of every flow through a network, all flows a hop at a time.
 
 Takes the groups of switches (the `Routes` that BGP offers now, or tables that were read, see
-`rocelab.prediction.tables`) and `Flows`; returns `Paths`. Under the lab's schemes these are the
+`rocelab.prediction.predictor`) and `Flows`; returns `Paths`. Under the lab's schemes these are the
 paths that `rocelab path` computes flow by flow and the lab's counters confirm.
 """
 

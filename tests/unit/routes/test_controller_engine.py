@@ -117,7 +117,7 @@ def check_paths(
 
 
 @pytest.mark.parametrize("lab", mostly_long(LABS, LABS[1:]))
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(count=st.integers(1, 40), seed=st.integers(0, 10**6))
 def test_both_engines_use_only_what_the_tables_offer_and_none_beats_the_bound(
     lab: str, count: int, seed: int
@@ -272,7 +272,7 @@ def every_path(network: FibNetwork, at: str, destination: str) -> Iterator[Path]
 
 
 @pytest.mark.parametrize("lab", LABS)
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(count=st.integers(1, 25), seed=st.integers(0, 10**6))
 def test_cspf_gives_each_flow_in_turn_the_path_with_most_room(
     lab: str, count: int, seed: int

@@ -19,9 +19,9 @@ from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric, Nic
 from rocelab.planning.routes import NextHops, spread
 from rocelab.routes.arrays.build import network_of
-from rocelab.routes.arrays.groups import GroupTable, group_table
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.te import GroupTable, group_table
 from tests.helpers.groups import sends_to
 
 ONE_PLANE = {
