@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.collection import uncollected
 from rocelab.cli.options import named_options, option_of, takes_options
 from rocelab.labfile.schemes.scheme_spec import SCHEMES
-from rocelab.report.console import err, progress_bars, show_document, write
+from rocelab.report.console import err, progress_bars, show_document, write, write_json
 from rocelab.results.engines import Engine
 from rocelab.sim.options import Options
 
@@ -102,6 +102,17 @@ def simulate(
             is_eager=True,
         ),
     ] = False,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--sizes",
+            metavar="FROM:TO",
+            help="Instead of --size: a table of nccl-tests of these sizes, each twice the one "
+            "before, such as 1MiB:8GiB; a third number is another factor.",
+            show_default=False,
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
     folder: ResultsOption = None,
     file: Annotated[
         Path | None,
@@ -136,6 +147,9 @@ def simulate(
     rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 1GB --qps 16 --strategy split
 
     rocelab simulate llama3-24k --job llama3-16k --out results/llama3
+
+    rocelab simulate rail-superpod --pattern allreduce --ranks 64 --sizes 1MiB:8GiB --host-model
+    dgx-h100
     """
     from rocelab.base.documents import to_json
     from rocelab.base.outputs import results_folder
@@ -145,6 +159,11 @@ def simulate(
 
     table = None if file is None else flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
+    if sizes is not None:
+        others = {"--job": job_file, "--flows": file, "--chakra": chakra, "--size": job["size"]}
+        _check_alone("--sizes", others)
+        _simulate_sizes(spec, named_options(job), sizes, options, folder, force=force, json=json)
+        return
     jobs = asked_jobs(job_file, named_options(job))
     with nullcontext() if folder is None else results_folder(folder, overwrite=force) as opened:
         with simulation_progress() as progress:
@@ -165,6 +184,53 @@ def simulate(
     print_warnings(report.warnings)
     if any(None in simulated.iterations_ns for simulated in report.jobs):
         raise typer.Exit(1)
+
+
+def _check_alone(name: str, others: Mapping[str, object]) -> None:
+    """Raise InputError for other options than one that excludes them."""
+    from rocelab.base.errors import InputError
+
+    for other, value in others.items():
+        if value is not None:
+            raise InputError(f"{name} with {other}", hint="leave one of both out")
+
+
+def _simulate_sizes(
+    spec: LabSpec,
+    named: dict[str, str],
+    text: str,
+    options: Options,
+    folder: Path | None,
+    *,
+    force: bool,
+    json: bool,
+) -> None:
+    """Simulate each of some sizes of a collective, and show their table."""
+    from dataclasses import asdict
+    from json import dumps
+
+    from rocelab.base.outputs import results_folder
+    from rocelab.report.simulation.busbw import busbw_document
+    from rocelab.sim.busbw import size_table, sizes_of
+
+    chosen = sizes_of(text)
+    with nullcontext() if folder is None else results_folder(folder, overwrite=force) as opened:
+        with simulation_progress() as progress:
+            table = size_table(
+                spec,
+                lambda size: asked_jobs(None, {**named, "size": f"{size}B"})[0],
+                chosen,
+                options,
+                progress,
+            )
+        document = busbw_document(table)
+        if opened is not None:
+            write_results(dumps(asdict(table), indent=1) + "\n", document, opened)
+    if json:
+        write_json(asdict(table))
+    else:
+        show_document(document)
+    print_warnings(table.warnings)
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
