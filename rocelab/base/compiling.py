@@ -13,10 +13,12 @@ import fcntl
 import hashlib
 import os
 import resource
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
@@ -60,7 +62,23 @@ def numba() -> ModuleType:
     module = imported("numba")
     module.core.config._config_fname = os.devnull
     _shield_compiler(module.core.event)
+    _without_unused()
     return module
+
+
+@cache
+def _without_unused() -> None:
+    """Have numba's modules for BLAS and cffi imported as if these were not installed: nothing here
+    uses them, and they take as long as numba."""
+    of_numba = {"numba.np.arraymath": "scipy.linalg", "numba.core.typing.cffi_utils": "cffi"}
+    for module, unused in of_numba.items():
+        if unused in sys.modules:
+            continue
+        sys.modules[unused] = None  # type: ignore[assignment]
+        try:
+            import_module(module)
+        finally:
+            del sys.modules[unused]
 
 
 @cache

@@ -43,9 +43,17 @@ class _Dispatcher(Protocol):
 class LibraryPart(Generic[Arguments, Result]):
     """A function that is compiled with those that call it. Python runs it as it stands."""
 
-    def __init__(self, function: Callable[Arguments, Result], dispatcher: _Dispatcher) -> None:
-        self.function, self.dispatcher = function, dispatcher
+    def __init__(
+        self, function: Callable[Arguments, Result], make: Callable[[], _Dispatcher]
+    ) -> None:
+        """make: makes its dispatcher, for which numba is imported, when it is needed."""
+        self.function, self._make = function, make
         update_wrapper(self, function)
+
+    @cached_property
+    def dispatcher(self) -> _Dispatcher:
+        """What compiles and calls it."""
+        return self._make()
 
     def __call__(self, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         return self.function(*arguments, **named)
@@ -69,15 +77,28 @@ class Entry(LibraryPart[Arguments, Result]):
         self,
         library: FunctionLibrary,
         function: Callable[Arguments, Result],
-        dispatcher: _Dispatcher,
+        make: Callable[[], _Dispatcher],
     ) -> None:
-        super().__init__(function, dispatcher)
+        super().__init__(function, make)
         self._library = library
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a call finds it compiled."""
+        return "dispatcher" in vars(self) and bool(self.dispatcher.overloads)
+
     def __call__(self, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        if not self.dispatcher.overloads:
+        if not self.is_loaded:
             self._library.load()
         return cast(Result, self.dispatcher(*arguments, **named))
+
+
+def as_it_stands(entry: Callable[Arguments, Result]) -> Callable[Arguments, Result] | None:
+    """An entry for Python to run, which a little work takes less long than to load its library;
+    None where that is loaded."""
+    if not isinstance(entry, Entry):
+        return entry
+    return None if entry.is_loaded else entry.function
 
 
 class FunctionLibrary:
@@ -115,8 +136,11 @@ class FunctionLibrary:
         """A function that Python calls."""
         if os.environ.get(OFF) == "1":
             return function
-        dispatcher = dispatcher_of(self._folder, function, makes_arrays=self._makes_arrays)
-        entry = Entry(self, function, dispatcher)
+        entry = Entry(
+            self,
+            function,
+            lambda: dispatcher_of(self._folder, function, makes_arrays=self._makes_arrays),
+        )
         self._entries.append(entry)
         return entry
 
@@ -165,14 +189,16 @@ class FunctionLibrary:
     ) -> Callable[Arguments, Result]:
         if os.environ.get(OFF) == "1":
             return function
-        dispatcher = dispatcher_of(
-            None,
+        return LibraryPart(
             function,
-            makes_arrays=makes_arrays or self._makes_arrays,
-            is_inlined=is_inlined,
-            is_wrapped=False,
+            lambda: dispatcher_of(
+                None,
+                function,
+                makes_arrays=makes_arrays or self._makes_arrays,
+                is_inlined=is_inlined,
+                is_wrapped=False,
+            ),
         )
-        return LibraryPart(function, dispatcher)
 
     def _compile(self, part: LibraryPart[..., Any]) -> None:
         *arguments, result = (

@@ -305,7 +305,6 @@ class Simulation:
             self._job_of_flow().astype(np.int32),
             self._begins_s(),
         )
-        compile_ahead(self.options.engine, self._progress)
         with self._timed("run"):
             return run(
                 self.program,
@@ -314,6 +313,7 @@ class Simulation:
                 eps=self.eps,
                 changes=map(self._change_with_rows, changes),
                 prove=self.options.prove,
+                load=partial(compile_ahead, self.options.engine, self._progress),
                 progress=self._progress,
             )
 

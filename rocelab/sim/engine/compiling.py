@@ -1,7 +1,4 @@
-"""The library of the functions of this package, compiled for their annotated types.
-
-Importing this module imports numba.
-"""
+"""The library of the functions of this package, compiled for their annotated types."""
 
 from __future__ import annotations
 
@@ -11,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from rocelab.base import compiling
-from rocelab.base.byreference import by_reference
 from rocelab.base.library import FunctionLibrary
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.state import FairState, Run, fair_state, run_state
 
-by_reference(FairState)
-by_reference(Run)
-
 
 def types() -> dict[str, Any]:
     """numba's type for each annotation."""
+    from rocelab.base.byreference import by_reference
+
+    by_reference(FairState)
+    by_reference(Run)
     numba = compiling.numba()
     offsets, ints, floats = np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0)
     program = Program(offsets, ints, floats, floats, offsets, ints, floats)

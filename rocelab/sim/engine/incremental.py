@@ -1,14 +1,18 @@
-"""The compiled event loop: after each event it solves only what the event affects.
+"""The event loop: after each event it solves only what the event affects.
 
-`rocelab.sim.engine.run` runs an `Incremental` to its end. Importing this module imports numba.
+`rocelab.sim.engine.run` runs an `Incremental` to its end. Python begins a small program, which may
+end before the compiled loop is loaded; if it does not, that goes on in the same arrays.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import Floats, Ints, Longs
+from rocelab.base.library import as_it_stands
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.events import advance
@@ -18,9 +22,17 @@ from rocelab.sim.engine.state import fair_state, run_state
 WORK = 4_000_000
 """Flows solved between two progress reports: about a second."""
 
+SMALL = 512
+"""Transfers at most of a program that Python begins, and flows that it solves there."""
+
+
+def no_load() -> None:
+    """What is not loaded loads itself when it is called."""
+
 
 class Incremental:
-    """A running program. everything: solve all flows at every event, for comparison."""
+    """A running program. load: loads the compiled loop, before it is needed. everything: solve all
+    flows at every event, for comparison."""
 
     def __init__(
         self,
@@ -29,10 +41,12 @@ class Incremental:
         capacity_bps: Floats,
         eps: float,
         *,
+        load: Callable[[], object] = no_load,
         everything: bool = False,
     ) -> None:
         self._paths, self._capacity_bps, self._limits = paths, capacity_bps, program.limits
-        self._eps, self._everything = eps, everything
+        self._eps, self._everything, self._load = eps, everything, load
+        self._in_python = SMALL if program.transfers <= SMALL else 0
         self._fair = fair_state(paths, capacity_bps, program.limits)
         self._run = run_state(program)
         self._again = np.empty(0, np.int32)
@@ -59,7 +73,15 @@ class Incremental:
         """Run until `until_s` or until nothing can move; False if not there yet."""
         again, self._again = self._again, self._again[:0]
         work = 1 if one_event else WORK
-        return advance(self._fair, self._run, until_s, self._eps, again, self._everything, work)
+        loop = as_it_stands(advance) if self._in_python > 0 else None
+        if loop is None:
+            self._load()
+            return advance(self._fair, self._run, until_s, self._eps, again, self._everything, work)
+        work, before = min(work, self._in_python), self._run.counts[at.SOLVED]
+        with np.errstate(all="ignore"):
+            arrived = loop(self._fair, self._run, until_s, self._eps, again, self._everything, work)
+        self._in_python -= max(1, int(self._run.counts[at.SOLVED] - before))
+        return arrived
 
     def change(self, change: Change) -> None:
         """Solve the flows on sends whose capacity changed; all flows if paths changed.

@@ -7,17 +7,14 @@ time that congestion control takes, queues and losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from rocelab.base.arrays import Floats
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.routes.arrays.flows import Paths
+from rocelab.sim.engine.incremental import Incremental, no_load
 from rocelab.sim.engine.program import Change, Outcome, Program
 from rocelab.sim.engine.proof import prove as prove_rates
-
-if TYPE_CHECKING:
-    from rocelab.sim.engine.incremental import Incremental
 
 
 def run(
@@ -28,6 +25,7 @@ def run(
     eps: float = 0.0,
     changes: Iterable[Change] = (),
     prove: bool = False,
+    load: Callable[[], object] = no_load,
     progress: ProgressSink = no_progress,
 ) -> Outcome:
     """Run a program until nothing can move.
@@ -35,8 +33,9 @@ def run(
     eps: completions that fall within eps times the longest remaining time may be taken together,
     each at its own time at the rates before; rates are then out of date for at most that long. 0 is
     exact. changes: in order of time; the next is fetched when the one before has been applied.
-    prove: prove every solve (`rocelab.sim.engine.proof`). A transfer whose path has a send of
-    capacity 0, or that has no path, waits for a change.
+    prove: prove every solve (`rocelab.sim.engine.proof`). load: loads the compiled engine, before
+    it is needed. A transfer whose path has a send of capacity 0, or that has no path, waits for a
+    change.
 
     Raises ValueError for impossible capacities, sends, shares, sizes or eps and for changes out of
     order; NotFairError if a proof fails.
@@ -45,9 +44,7 @@ def run(
         raise ValueError(f"eps is {eps}, below 0")
     if program.transfers and not program.size_bits.min() > 0:
         raise ValueError("a transfer has no bits")
-    from rocelab.sim.engine.incremental import Incremental
-
-    engine = Incremental(program, paths, capacity_bps, eps)
+    engine = Incremental(program, paths, capacity_bps, eps, load=load)
     return drive(engine, program.transfers, changes, prove, progress)
 
 

@@ -70,7 +70,7 @@ def test_core_commands_need_no_extra(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "extra"),
     [
-        ("simulate tiny --pattern allreduce --ranks 4 --size 1MB", "sim"),
+        ("simulate tiny --pattern allreduce --ranks 4 --size 1MB --engine packets", "sim"),
         ("--host root@203.0.113.1 list", "remote"),
         ("import cables.dot", "drawings"),
     ],
@@ -83,6 +83,12 @@ def test_a_command_without_its_extra_says_in_a_line_which(
     assert done.returncode == 3, done.stderr
     assert f'pip install "rocelab[{extra}]"' in done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_small_fluid_is_simulated_without_a_compiler(tmp_path: Path) -> None:
+    words = ["simulate", "tiny", "--pattern", "allreduce", "--ranks", "4", "--size", "1MB"]
+    done = without(f"from rocelab.cli.main import main\nmain({words})", tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_running_labs_drills_and_their_pages_need_no_extra(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from hypothesis import given
 
 from rocelab.base import compiling
 from rocelab.base.progress import Progress, no_progress
+from rocelab.sim.engine import incremental
+from rocelab.sim.engine.compiling import LIBRARY
 from rocelab.sim.engine.filling import LONG_LIST
 from rocelab.sim.engine.incremental import Incremental
 from rocelab.sim.engine.program import Change, Outcome, Rings
@@ -261,6 +263,27 @@ def test_code_that_is_not_compiled_gives_the_same() -> None:
     assert np.isfinite(result.finish_s).any()
     np.testing.assert_allclose(finish_s, result.finish_s, rtol=1e-9)
     np.testing.assert_allclose(sent_bits, result.sent_bits, rtol=1e-9)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    """Python begins no program once the compiled loop is loaded."""
+    LIBRARY.load()
+
+
+@pytest.mark.parametrize("begun", [1, 7, 10**6])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_program_that_python_begins_goes_on_compiled(
+    seed: int, begun: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """begun: flows that Python solves first."""
+    work, first, capacity, changes = drawn_case(seed)
+    compiled = run(work, first, capacity, changes=changes)
+    monkeypatch.setattr(incremental, "as_it_stands", lambda entry: entry.function)
+    monkeypatch.setattr(incremental, "SMALL", max(begun, work.transfers))
+    engine = Incremental(work, first, capacity, 0.0)
+    engine._in_python = begun
+    _same(compiled, drive(engine, work.transfers, changes, False, no_progress))
 
 
 @given(case=cases)
