@@ -122,6 +122,7 @@ def _lab(
 def _graph(
     name: str, imported: ImportedTopology, source: Path, options: Sequence[str], servers: int
 ) -> tuple[str, list[str]]:
+    from rocelab.base.quantities import rate
     from rocelab.base.wording import counted, printable
     from rocelab.importing.labs import graph_lab, guesses, located
     from rocelab.labfile.load import validate
@@ -131,13 +132,19 @@ def _graph(
     lab = graph_lab(name, imported, options, servers)
     text = f"# The network of {printable(source.name)}; `rocelab plan` shows what it means.\n\n"
     text += written(lab.body)
-    validate(located(lab, text, printable(str(source))), LabSpec)
+    spec = validate(located(lab, text, printable(str(source))), LabSpec)
     notes = [f"guessed to be {role}: {_excerpt(nodes)} (--role)" for role, nodes in guesses(lab)]
     if lab.renamed:
         pairs = [f"{node} is {name}" for node, name in lab.renamed.items()]
         notes.append(f"renamed: {_excerpt(pairs)}")
     if lab.added:
         notes.append(f"added: {counted(len(lab.added), 'server')}, {_excerpt(lab.added)}")
+    if lab.unrated:
+        default = rate(spec.links.rate)
+        many = counted(lab.unrated, "link")
+        notes.append(
+            f"no rate: {many} at {default}, until links.rate and server_rate say otherwise"
+        )
     if "server" not in lab.roles.values():
         notes.append("the lab has no servers: traffic needs some, see --servers")
     if lab.left_out:

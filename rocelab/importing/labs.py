@@ -68,6 +68,8 @@ class ImportedLab:
     """Nodes whose names a lab cannot have, with the names that they have in it."""
     lines: tuple[int | None, ...]
     """The line of each link in the source."""
+    unrated: int
+    """Links without a rate, which have that of the lab."""
 
 
 def graph_lab(
@@ -123,7 +125,8 @@ def graph_lab(
     )
     renamed = {node: name for node, name in names.items() if node != name}
     lines = tuple(link.line for link in links)
-    return ImportedLab(body, role_of, guessed, notes, tuple(added), renamed, lines)
+    unrated = sum(link.rate is None for link in links)
+    return ImportedLab(body, role_of, guessed, notes, tuple(added), renamed, lines, unrated)
 
 
 def _is_apart(name: str, node: DrawnNode | None) -> bool:

@@ -608,3 +608,14 @@ def test_what_is_rendered_and_no_clos_is_refused(lab: str, tmp_path: Path) -> No
     imported = read_topology(tmp_path / "out" / f"{lab}.clab.yml", {})
     with pytest.raises(InputError, match="no Clos"):
         clos_in(drawn_of(imported)[0])
+
+
+def test_links_without_a_rate_get_the_default_and_are_counted(
+    rocelab: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "cables.csv"
+    rows = "leaf1,e1,spine1,e1,100G\nleaf2,e1,spine1,e2,\n"
+    file.write_text(f"a_node,a_port,b_node,b_port,rate\n{rows}")
+    outcome = rocelab("import", file, "--servers", "1")
+    assert outcome.code == 0
+    assert "no rate: 2 links at 400 Gb/s" in outcome.err
