@@ -87,6 +87,7 @@ def schedule(
     root: int = 0,
     seed: int = 0,
     in_flight: int = PEERS_IN_FLIGHT,
+    mesh: bool = False,
 ) -> Schedule:
     """The sends of `pattern` among `ranks` ranks.
 
@@ -100,7 +101,8 @@ def schedule(
     `channels` parts of the buffer go through the pattern independently, rings and trees in orders
     rotated within each `group` (all ranks, if None), so that in each channel another member sends
     the data that leaves the group. `in_flight` is the number of others that a rank sends to at once
-    in a channel of an AlltoAll(v). Raises InputError if the numbers do not fit.
+    in a channel of an AlltoAll(v). mesh: whether each two ranks of a group have a link of their
+    own. Raises InputError if the numbers do not fit.
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     expected = count_sends(pattern, ranks, size_bytes, algorithm, channels, group)
@@ -114,7 +116,7 @@ def schedule(
             f"{algorithm} is done by the switch of an NVLink domain, which no lab has",
             hint="simulate it: `rocelab simulate --engine fluid --host-model dgx-h100`",
         )
-    call = Call(ranks, size_bytes, algorithm, channels, group, root, seed, in_flight)
+    call = Call(ranks, size_bytes, algorithm, channels, group, root, seed, in_flight, mesh)
     kind = kind_of(pattern)
     sends = kind.sends(call)
     if PATTERNS.origin(pattern.value) is not None:

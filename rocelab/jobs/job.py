@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, PrivateAttr, Tag, model_validator
 
 from rocelab.base.units import DURATION, SIZE, DurationNs, SizeBytes
 from rocelab.base.wording import RefusedError, listed
@@ -134,6 +134,19 @@ class JobSpec(SpecModel):
         HostModelBlock | None,
         Field(description="the type of its servers; left out: the lab's, or none"),
     ] = None
+
+    _is_on_mesh: bool = PrivateAttr(default=False)
+
+    @property
+    def is_on_mesh(self) -> bool:
+        """Whether each two ranks of a group have a link of their own, as hosts of a model have."""
+        return self._is_on_mesh
+
+    def on_mesh(self) -> Self:
+        """The job where they have."""
+        job = self.model_copy()
+        job._is_on_mesh = True
+        return job
 
     @model_validator(mode="after")
     def _size_or_duration(self) -> Self:
@@ -285,6 +298,7 @@ def schedule_of(job: JobSpec, group: int | None = None) -> Schedule:
         root=job.root,
         seed=job.seed,
         in_flight=job.in_flight or PEERS_IN_FLIGHT,
+        mesh=job.is_on_mesh,
     )
 
 

@@ -29,6 +29,7 @@ from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm
 from rocelab.jobs.patterns.building import PIECE_BYTES
+from rocelab.jobs.patterns.mesh import places
 from rocelab.jobs.relays import in_two_levels, relayed
 from rocelab.jobs.summing import divided, summed, tree_of
 from rocelab.jobs.workload import Sends, Step, Workload
@@ -56,6 +57,7 @@ def sends_of(
     root: int = 0,
     seed: int = 0,
     in_flight: int | None = None,
+    mesh: bool = False,
 ) -> Sends:
     """All that one rank sends another in one collective as one send, by source and destination.
 
@@ -73,13 +75,16 @@ def sends_of(
         case _ if algorithm in IN_SWITCH:
             return in_switch(pattern, ranks, size_bytes, group or ranks)
         case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:
-            return _trees(_orders(ranks, group or ranks, channels), size_bytes, group or 1)
+            return _trees(
+                _orders(ranks, group or ranks, channels, mesh=mesh), size_bytes, group or 1
+            )
         case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL and group is not None:
             return _hierarchical(ranks, channels, size_bytes, group)
         case Pattern.ALLREDUCE | Pattern.REDUCESCATTER | Pattern.ALLGATHER:
-            return _ring(pattern, _rings(ranks, group or ranks, channels), size_bytes)
+            return _ring(pattern, _rings(ranks, group or ranks, channels, mesh=mesh), size_bytes)
         case Pattern.BROADCAST:
-            return _chain(_rings(ranks, group or ranks, channels), size_bytes, root)
+            rings = _rings(ranks, group or ranks, channels, mesh=mesh)
+            return _chain(rings, size_bytes, root)
         case Pattern.ALLTOALL | Pattern.ALLTOALLV:
             if in_flight is not None and in_flight < ranks - 1:
                 check_exchanged(ranks * (ranks - 1) * channels)
@@ -155,6 +160,7 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
         root=job.root,
         seed=job.seed,
         in_flight=job.in_flight,
+        mesh=job.is_on_mesh,
     )
     return (whole,)
 
@@ -331,16 +337,17 @@ def _chunks(ranks: int, channels: int, size_bytes: int) -> Longs:
     return _weighed(divided(divided(np.array(size_bytes), ranks), channels))
 
 
-def _orders(ranks: int, group: int, channels: int) -> Ints:
-    """The ranks in each channel's order, every group rotated by the channel's number."""
-    start, member = np.divmod(np.arange(ranks), group)
-    turned = (member + np.arange(channels)[:, None]) % group
-    return (start * group + turned).astype(np.int32)
+def _orders(ranks: int, group: int, channels: int, *, mesh: bool) -> Ints:
+    """The ranks in each channel's order, as `Call.orders` has it."""
+    start = np.arange(0, ranks, group)[:, None]
+    order = np.array(places(group, channels, mesh=mesh, alone=group == ranks))
+    orders: Ints = (start + order[:, None]).reshape(channels, ranks).astype(np.int32)
+    return orders
 
 
-def _rings(ranks: int, group: int, channels: int) -> Ints:
+def _rings(ranks: int, group: int, channels: int, *, mesh: bool) -> Ints:
     """The ranks along each channel's ring: every second group of `_orders` backwards."""
-    groups = _orders(ranks, group, channels).reshape(channels, -1, group)
+    groups = _orders(ranks, group, channels, mesh=mesh).reshape(channels, -1, group)
     groups[:, 1::2] = groups[:, 1::2, ::-1]
     return groups.reshape(channels, ranks)
 

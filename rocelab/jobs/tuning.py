@@ -24,6 +24,7 @@ from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm, Protocol
+from rocelab.jobs.patterns.mesh import cycles
 
 WIRE_SHARE = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
 """The share of data in what is sent."""
@@ -198,9 +199,11 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
     update: dict[str, object] = {"algorithm": cost.algorithm}
     if job.group is None and group > 1:
         update["group"] = group
+    is_mesh = hosts.model.is_mesh and (job.group is None or job.group == hosts.domain_ranks)
     if job.channels is None:
-        update["channels"] = rails
-    return job.model_copy(update=update), cost
+        update["channels"] = len(cycles(group)) if is_mesh and group == job.ranks else rails
+    tuned_spec = job.model_copy(update=update)
+    return tuned_spec.on_mesh() if is_mesh else tuned_spec, cost
 
 
 def _exchanging(job: JobSpec, hosts: RankHosts) -> tuple[JobSpec, Tuned]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from rocelab.jobs.patterns.mesh import places
+
 LAST = 100
 
 PEERS_IN_FLIGHT = 64
@@ -89,19 +91,18 @@ class Call:
     root: int = 0
     seed: int = 0
     in_flight: int = PEERS_IN_FLIGHT
+    mesh: bool = False
+    """Whether each two ranks of a group have a link of their own."""
 
     @property
     def orders(self) -> list[list[int]]:
         """The ranks in each channel's order: group by group, each rotated by the channel's
-        number."""
+        number, or over links of its own in a mesh."""
         group = self.group or self.ranks
+        alone = group == self.ranks
         return [
-            [
-                start + (member + channel) % group
-                for start in range(0, self.ranks, group)
-                for member in range(group)
-            ]
-            for channel in range(self.channels)
+            [start + place for start in range(0, self.ranks, group) for place in order]
+            for order in places(group, self.channels, mesh=self.mesh, alone=alone)
         ]
 
     @property

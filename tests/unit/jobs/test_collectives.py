@@ -23,8 +23,9 @@ from rocelab.jobs.collectives import (
     schedule,
 )
 from rocelab.jobs.patterns.alltoallv import uneven_sizes
-from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm, Send
+from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm, Call, Send
 from rocelab.jobs.patterns.building import PIECE_BYTES
+from rocelab.jobs.patterns.mesh import cycles
 
 IN_LABS = sorted({*Algorithm} - IN_SWITCH)
 RANKS = st.integers(2, 17)
@@ -435,3 +436,28 @@ def test_a_large_job_has_as_many_sends_as_its_algorithm(
 ) -> None:
     plan = schedule(pattern, ranks, 2**30)
     assert len(plan.sends) == sends
+
+
+@pytest.mark.parametrize("ranks", range(2, 11))
+def test_rings_of_a_mesh_have_no_link_in_common(ranks: int) -> None:
+    rings = cycles(ranks)
+    links = [(ring[at - 1], ring[at]) for ring in rings for at in range(ranks)]
+    assert all(sorted(ring) == list(range(ranks)) for ring in rings)
+    assert len(set(links)) == len(links)
+    if ranks in (3, 5, 7, 8):
+        assert len(links) == ranks * (ranks - 1)
+
+
+@pytest.mark.parametrize("group", [2, 4, 6, 8])
+def test_rings_through_meshes_take_each_link_once_each_way_and_stay_on_rails(group: int) -> None:
+    call = Call(4 * group, 1000, channels=group, group=group, mesh=True)
+    links: Counter[tuple[int, int]] = Counter()
+    for ring in call.rings:
+        assert sorted(ring) == list(range(4 * group))
+        for source, target in zip(ring, ring[1:] + ring[:1], strict=True):
+            if source // group == target // group:
+                links[source, target] += 1
+            else:
+                assert source % group == target % group
+    assert set(links.values()) == {1}
+    assert len(links) == 4 * group * (group - 1)
