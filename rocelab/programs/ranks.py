@@ -13,6 +13,8 @@ from rocelab.planning.fabric import Fabric
 MASTER_PORT = 29500
 """torchrun's own."""
 
+OPENMPI_PREFIXES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
+
 
 @dataclass(frozen=True, slots=True)
 class RankedProgram:
@@ -103,12 +105,9 @@ def _rank_variables(
 
 def _interface_variables(fabric: Fabric, server: str) -> dict[str, str]:
     """What libraries would else guess: the interface of the server's first NIC for Gloo and NCCL,
-    and the network's prefixes for OpenMPI."""
+    and the network's prefixes for OpenMPI, which reads those of IPv4 alone."""
     interface = fabric.nics(server)[0].links[0].a.interface
-    prefixes = ",".join(fabric.space)
-    return {
-        "GLOO_SOCKET_IFNAME": interface,
-        "NCCL_SOCKET_IFNAME": interface,
-        "OMPI_MCA_btl_tcp_if_include": prefixes,
-        "OMPI_MCA_oob_tcp_if_include": prefixes,
-    }
+    names = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+    if prefixes := ",".join(prefix for prefix in fabric.space if ":" not in prefix):
+        names |= dict.fromkeys(OPENMPI_PREFIXES, prefixes)
+    return names

@@ -7,7 +7,7 @@ import pytest
 from rocelab import load, plan
 from rocelab.base.errors import InputError
 from rocelab.planning.fabric import Fabric
-from rocelab.programs.ranks import matching_servers, plan_programs
+from rocelab.programs.ranks import OPENMPI_PREFIXES, matching_servers, plan_programs
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +60,12 @@ def test_a_server_outside_of_the_network_is_refused(fabric: Fabric) -> None:
 def test_a_variable_of_the_user_goes_before_those_of_the_run(fabric: Fabric) -> None:
     (program,) = plan_programs(fabric, ["srv1-1"], ["x"], environment={"MASTER_PORT": "1"})
     assert program.variables["MASTER_PORT"] == "1"
+
+
+@pytest.mark.parametrize(("lab", "has_some"), [("two-networks", True), ("ipv6-only", False)])
+def test_openmpi_is_told_prefixes_of_ipv4_alone(lab: str, has_some: bool) -> None:
+    fabric = plan(load(lab)).networks[0]
+    (program,) = plan_programs(fabric, ["srv1-1"], ["x"])
+    prefixes = [program.variables.get(name, "") for name in OPENMPI_PREFIXES]
+    assert ":" not in "".join(prefixes)
+    assert all(prefixes) == has_some
