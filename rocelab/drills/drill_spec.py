@@ -17,12 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from rocelab.base import quantities
 from rocelab.base.errors import InputError, Problem, SpecError
 from rocelab.base.units import DURATION, DurationNs, SizeBytes
 from rocelab.base.wording import KeyPath, RefusedError, dotted, listed
+from rocelab.drills.program_spec import ProgramTrafficSpec
 from rocelab.faults.base import MAX_DURATION
 from rocelab.faults.fault_spec import FaultSpec
 from rocelab.jobs.collectives import Pattern
@@ -39,7 +40,7 @@ from rocelab.labfile.source import Data, YamlSource, read_source
 from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.results.convergence import MeasurementMethod
 from rocelab.results.expectation_spec import ExpectSpec
-from rocelab.results.kpi import JOINED
+from rocelab.results.kpi import JOINED, PhaseKind
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS
 
@@ -142,8 +143,15 @@ OF_JOBS = ("links_down", "model")
 """Keys of a phase that need jobs."""
 
 
-def _kpis(*, jobs: bool) -> list[str]:
-    return [kpi.name for kpi in KPIS.values() if (kpi.of_job if jobs else kpi.of_probes)]
+def _kpis(kind: PhaseKind) -> list[str]:
+    return [kpi.name for kpi in KPIS.values() if kpi.is_of(kind)]
+
+
+def _kind_of_traffic(traffic: object) -> str:
+    is_command = isinstance(traffic, ProgramTrafficSpec) or (
+        isinstance(traffic, Mapping) and "command" in traffic
+    )
+    return "programs" if is_command else "probes"
 
 
 class PhaseBody(SpecModel):
@@ -167,8 +175,15 @@ class PhaseBody(SpecModel):
         ),
     ] = ()
     traffic: Annotated[
-        TrafficSpec | None,
-        Field(description="probes, in the lab's clock; what a phase sends that lists no jobs"),
+        Annotated[
+            Annotated[TrafficSpec, Tag("probes")] | Annotated[ProgramTrafficSpec, Tag("programs")],
+            Discriminator(_kind_of_traffic),
+        ]
+        | None,
+        Field(
+            description="probes, in the lab's clock, which a phase sends that lists no jobs; or, "
+            "with `command`, programs"
+        ),
     ] = None
     crossing: Annotated[
         int,
@@ -218,8 +233,15 @@ class PhaseBody(SpecModel):
 
     @property
     def probes(self) -> TrafficSpec | None:
-        """The probes of the phase; None if it runs jobs."""
-        return None if self.jobs else self.traffic or TrafficSpec()
+        """The probes of the phase; None if it runs jobs or programs."""
+        if self.jobs or isinstance(self.traffic, ProgramTrafficSpec):
+            return None
+        return self.traffic or TrafficSpec()
+
+    @property
+    def programs(self) -> ProgramTrafficSpec | None:
+        """The programs of the phase; None if it sends probes or runs jobs."""
+        return self.traffic if isinstance(self.traffic, ProgramTrafficSpec) else None
 
     @field_validator("compare_hashing")
     @classmethod
@@ -238,6 +260,12 @@ class PhaseBody(SpecModel):
                 "give probes their own phase",
                 keys=of_probes[:1],
             )
+        if self.programs is not None and (others := self._not_of_programs()):
+            raise RefusedError(
+                f"{others[0]} has no meaning beside programs",
+                "give it a phase of its own",
+                keys=others[:1],
+            )
         if not self.jobs and of_jobs:
             raise RefusedError(
                 f"{of_jobs[0]} is of jobs, and the phase lists none",
@@ -246,14 +274,25 @@ class PhaseBody(SpecModel):
             )
         for expectation in self.expect.expectations():
             kpi = KPIS[expectation.kpi]
-            if (kpi.of_job if self.jobs else kpi.of_probes) is None:
-                kind, others = ("probes", "jobs") if self.jobs else ("jobs", "probes")
+            if not kpi.is_of(self.sends):
                 raise RefusedError(
-                    f"{kpi.name} is a figure of {kind}, and the phase sends {others}",
-                    f"figures of {others}: {listed(_kpis(jobs=bool(self.jobs)))}",
+                    f"{kpi.name} is a figure of {listed(kpi.kinds, 'and')}, and the phase sends "
+                    f"{self.sends}",
+                    f"figures of {self.sends}: {listed(_kpis(self.sends))}",
                     keys=("expect",),
                 )
         return self
+
+    @property
+    def sends(self) -> PhaseKind:
+        """What the phase runs."""
+        if self.programs is not None:
+            return PhaseKind.PROGRAMS
+        return PhaseKind.JOBS if self.jobs else PhaseKind.PROBES
+
+    def _not_of_programs(self) -> list[str]:
+        keys = [key for key in ("compare_hashing", "crossing") if getattr(self, key)]
+        return [*keys, *(["measure"] if self.measure.stages else [])]
 
     @model_validator(mode="after")
     def _a_diagnosis_of_each_job(self) -> Self:
@@ -418,7 +457,8 @@ class PhaseDrillSpec(PhaseBody, DrillHead):
         """The same drill with one phase of the drill's name."""
         head = {key: getattr(self, key) for key in DrillHead.model_fields}
         keys = {key: getattr(self, key) for key in PhaseBody.model_fields}
-        phase = PhaseSpec.model_construct(name=self.name, **{**keys, "traffic": self.probes})
+        traffic = self.programs or self.probes
+        phase = PhaseSpec.model_construct(name=self.name, **{**keys, "traffic": traffic})
         return DrillSpec.model_construct(**head, phases=(phase,))
 
 
@@ -430,8 +470,19 @@ def load_drill(path: Path) -> DrillSpec:
     """
     source = _with_jobs(read_source(path), path)
     if "phases" in source.data:
-        return validate(source, DrillSpec)
-    return validate(source, PhaseDrillSpec).with_phases()
+        return _in_folder(validate(source, DrillSpec), path.parent)
+    return _in_folder(validate(source, PhaseDrillSpec).with_phases(), path.parent)
+
+
+def _in_folder(drill: DrillSpec, folder: Path) -> DrillSpec:
+    """The drill with its programs in a folder."""
+    phases = tuple(
+        phase.model_copy(update={"traffic": phase.programs.in_folder(folder.resolve())})
+        if phase.programs
+        else phase
+        for phase in drill.phases
+    )
+    return drill.model_copy(update={"phases": phases})
 
 
 def named_jobs(drill: Mapping[str, Data]) -> Iterator[tuple[KeyPath, str]]:

@@ -16,16 +16,16 @@ class DrillRow:
     name: str
     lab: str
     kind: str
-    """`probes`, `jobs`, or `probes and jobs`."""
+    """What its phases run: `probes`, `jobs`, `programs`, or several: `probes and jobs`."""
     title: str
     seconds: float | None
-    """How long the traffic of one run lasts, without lab up and down; None with jobs, which end by
-    themselves."""
+    """How long the traffic of one run lasts, without lab up and down; None with jobs or programs,
+    which end by themselves."""
 
 
 def row_of(drill: DrillSpec) -> DrillRow:
     """The drill's row."""
-    kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in drill.phases)
+    kinds = dict.fromkeys(phase.sends for phase in drill.phases)
     times_ns = [
         max(1, len(phase.compare_hashing)) * HASHING_NS + probes.warmup + probes.duration
         for phase in drill.phases

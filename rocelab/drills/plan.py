@@ -16,6 +16,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import name_hint
 from rocelab.drills.drill_spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.drills.hashing import reseeded
+from rocelab.drills.program_spec import ProgramTrafficSpec
 from rocelab.faults.base import Timed
 from rocelab.faults.schedule import expand
 from rocelab.jobs.flow import ProbeStream, permutation, resolve_flow
@@ -28,6 +29,7 @@ from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.predictor import asked_fabric
+from rocelab.programs.ranks import RankedProgram, matching_servers, plan_programs
 from rocelab.routing.stack import stack_for
 from rocelab.traffic.demand import probe_demands
 
@@ -69,7 +71,15 @@ class JobPhase(_Phase):
     jobs: tuple[JobPlan, ...]
 
 
-PlannedPhase = ProbePhase | JobPhase
+@dataclass(frozen=True, slots=True)
+class ProgramPhase(_Phase):
+    """A phase that runs programs."""
+
+    traffic: ProgramTrafficSpec
+    programs: tuple[RankedProgram, ...]
+
+
+PlannedPhase = ProbePhase | JobPhase | ProgramPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +156,16 @@ def _uncrossed(phases: Sequence[PlannedPhase]) -> Iterator[str]:
 def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
     fabric = _under(lab, phase)
     faults = _faults(lab, phase)
+    if phase.programs is not None:
+        traffic = phase.programs
+        programs = plan_programs(
+            fabric,
+            matching_servers(fabric, traffic.servers),
+            traffic.command,
+            per_server=traffic.per_server,
+            environment=traffic.env,
+        )
+        return ProgramPhase(phase, fabric, faults, traffic, programs)
     if phase.probes is None:
         return JobPhase(phase, fabric, faults, plan_jobs(fabric, phase.jobs))
     return ProbePhase(phase, fabric, faults, phase.probes, probe_flows(fabric, phase.probes))
@@ -159,7 +179,8 @@ def _under(fabric: Fabric, phase: PhaseSpec) -> Fabric:
             raise InputError(
                 f"lab {fabric.name} has no link {name}", name_hint(name, fabric.link_by_name)
             )
-    names = [job.network for job in phase.jobs] if phase.probes is None else [phase.probes.network]
+    traffic = phase.programs or phase.probes
+    names = [job.network for job in phase.jobs] if traffic is None else [traffic.network]
     fabric = fabric.network(names[0])
     seeded = fabric if phase.seed is None else reseeded(fabric, phase.seed)
     return asked_fabric(seeded, phase.scheme)

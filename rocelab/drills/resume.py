@@ -13,13 +13,12 @@ from rocelab.base.documents import fitting
 from rocelab.base.errors import InputError
 from rocelab.base.outputs import RESULT
 from rocelab.base.wording import listed
-from rocelab.drills.plan import PlannedDrill, ProbePhase
+from rocelab.drills.plan import PlannedDrill
 from rocelab.report.drill import drill_document
 from rocelab.report.replay.recording import recording
 from rocelab.results.difference import ValueChange, changes
 from rocelab.results.drill import DrillResult, read_drill_result
 from rocelab.results.environment import Environment
-from rocelab.results.probes import ProbeRun
 
 MAX_REPEATS = 1000
 
@@ -47,9 +46,9 @@ def earlier_result(folder: Path, drill: PlannedDrill) -> DrillResult:
 
 def _check_repeats(result: DrillResult, drill: PlannedDrill) -> None:
     """Raises ValueError for repeats that a drill does not leave."""
-    phases = [(phase.name, isinstance(phase, ProbePhase)) for phase in drill.phases]
+    phases = [(phase.name, phase.spec.sends) for phase in drill.phases]
     for repeat in result.repeats:
-        if [(run.phase, isinstance(run.measured, ProbeRun)) for run in repeat] != phases:
+        if [(run.phase, run.kind) for run in repeat] != phases:
             raise ValueError("a repeat does not have the phases of the drill")
     if result.wanted_repeats is not None and not 1 <= result.wanted_repeats <= MAX_REPEATS:
         raise ValueError(f"{result.wanted_repeats} repeats asked for")

@@ -24,8 +24,16 @@ from rocelab.drills.conditions import conditions
 from rocelab.drills.drill_spec import DrillSpec, load_drill
 from rocelab.drills.jobs import run_job_phase
 from rocelab.drills.labuse import LabUse, fresh
-from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase, lab_spec, plan_drill
+from rocelab.drills.plan import (
+    PlannedDrill,
+    PlannedPhase,
+    ProbePhase,
+    ProgramPhase,
+    lab_spec,
+    plan_drill,
+)
 from rocelab.drills.probes import probe_plan, run_probe_phase
+from rocelab.drills.programs import run_program_phase
 from rocelab.drills.resume import MAX_REPEATS, check_machine, earlier_result
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import Lab, RunningLab, as_it_runs
@@ -202,6 +210,7 @@ class _Measured:
             probes={
                 phase.name: probe_plan(phase) for phase in phases if isinstance(phase, ProbePhase)
             },
+            programs={phase.name for phase in phases if isinstance(phase, ProgramPhase)},
             wanted_repeats=self.wanted,
             ended_early=ended_early,
         )
@@ -280,6 +289,9 @@ def _run_phase(
             if isinstance(phase, ProbePhase):
                 probes = run_probe_phase(lab, phase, fib, netns_of, evidence, progress)
                 run = PhaseRun(phase.name, probes=probes)
+            elif isinstance(phase, ProgramPhase):
+                programs = run_program_phase(lab, phase, evidence, progress)
+                run = PhaseRun(phase.name, programs=programs)
             else:
                 jobs = run_job_phase(lab, phase, fib, before, evidence, progress)
                 run = PhaseRun(phase.name, jobs=jobs)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from rocelab.drills.drill_spec import PhaseSpec
 from rocelab.drills.listing import row_of
-from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase
+from rocelab.drills.plan import JobPhase, PlannedDrill, PlannedPhase
 from rocelab.results.kpis import KPIS
 
 _NS_PER_S = 10**9
@@ -65,11 +65,11 @@ def document_of(drill: PlannedDrill) -> dict[str, object]:
 
 
 def _phase(phase: PlannedPhase) -> dict[str, object]:
-    probes = phase.traffic if isinstance(phase, ProbePhase) else None
+    traffic = None if isinstance(phase, JobPhase) else phase.traffic
     return {
         "name": phase.name,
         "conditions": conditions_of(phase.spec),
-        "traffic": None if probes is None else probes.model_dump(mode="json"),
+        "traffic": None if traffic is None else traffic.model_dump(mode="json"),
         "jobs": [job.model_dump(mode="json", exclude_none=True) for job in phase.spec.jobs],
         "faults": [fault.document() for fault in fault_rows(phase)],
         "expectations": [

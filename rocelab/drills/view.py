@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rocelab.base.quantities import Unit, duration, size
 from rocelab.base.wording import counted
 from rocelab.drills.listing import row_of
-from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase
+from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase, ProgramPhase
 from rocelab.drills.show import FaultRow, Span, conditions_of, fault_rows
 from rocelab.report.document import Block, Column, Document, Note, Section, Table, columns
 from rocelab.report.jobs.text import job_text
@@ -55,6 +56,8 @@ def _phase(phase: PlannedPhase, width: int, plain: bool) -> tuple[Block, ...]:
     blocks: list[Block] = []
     if isinstance(phase, ProbePhase):
         blocks += map(Note, _probes(phase))
+    elif isinstance(phase, ProgramPhase):
+        blocks += map(Note, _programs(phase))
     else:
         specs = (job.job.model_dump(mode="json", exclude_none=True) for job in phase.jobs)
         blocks += (Note(f"  {job_text(spec)}") for spec in specs)
@@ -78,6 +81,20 @@ def _probes(phase: ProbePhase) -> list[str]:
     if phase.spec.compare_hashing:
         plans = ", ".join(phase.spec.compare_hashing)
         texts.append(f"before    the same flows undisturbed, with seeds {plans}")
+    return texts
+
+
+def _programs(phase: ProgramPhase) -> list[str]:
+    traffic = phase.traffic
+    programs = counted(len(phase.programs), "program")
+    servers = counted(len({program.node for program in phase.programs}), "server")
+    texts = [f"programs  {programs} on {servers}: {shlex.join(traffic.command)}"]
+    if traffic.ready is not None:
+        texts.append(f"time 0    the first line with {traffic.ready}")
+    texts += [
+        f"metric    {name}: {metric.pattern}" + (f", in {metric.unit}" if metric.unit else "")
+        for name, metric in traffic.metrics.items()
+    ]
     return texts
 
 

@@ -44,9 +44,14 @@ class _Seen:
         self.end, self.seen_ns = end, now_ns
 
     def _conclude(self, now_ns: int) -> None:
-        if self.end.waits and now_ns - self.progress_ns > STALL_NS:
-            self.stalls.append(Stall(self.progress_ns, now_ns))
+        self.stalls = self.stalls_until(now_ns)
         self.progress_ns = now_ns
+
+    def stalls_until(self, now_ns: int) -> list[Stall]:
+        """All stalls, with one that lasts on."""
+        if self.end.waits and now_ns - self.progress_ns > STALL_NS:
+            return [*self.stalls, Stall(self.progress_ns, now_ns)]
+        return self.stalls
 
 
 class ConnectionWatch(Holding):
@@ -57,6 +62,7 @@ class ConnectionWatch(Holding):
         connections with another address, such as loopback's, are left out."""
         self._netns_of, self._name_of = netns_of, name_of
         self._seen: dict[bytes, _Seen] = {}
+        self._delivered: list[tuple[int, int]] = []
         self.lost_events = False
         """Whether the kernel had more to tell than was read, so that bytes may be missing."""
 
@@ -76,23 +82,33 @@ class ConnectionWatch(Holding):
                 self._note(node, end, now_ns)
             for end in sockets.connections(channel):
                 self._note(node, end, now_ns)
+        total = sum(seen.end.delivered_bytes for seen in self._seen.values())
+        self._delivered.append((clock_gettime_ns(CLOCK_REALTIME), total))
 
-    def connections(self, began_ns: int) -> tuple[TcpConnection, ...]:
+    def delivered(self, zero_ns: int) -> tuple[tuple[int, int], ...]:
+        """The instant of each sample, in ns after `zero_ns`, and the bytes that all connections had
+        delivered until then."""
+        return tuple((at_ns - zero_ns, total) for at_ns, total in self._delivered)
+
+    def connections(self, zero_ns: int) -> tuple[TcpConnection, ...]:
         """The connections so far, those that delivered most first, without the ends that only
-        received."""
+        received; their instants count from `zero_ns`."""
         rows = [
             TcpConnection(
                 source=self._name_of[seen.end.address],
                 source_port=seen.end.port,
                 destination=self._name_of[seen.end.peer],
                 destination_port=seen.end.peer_port,
-                began_ns=seen.began_ns - began_ns,
-                ended_ns=seen.seen_ns - began_ns,
+                began_ns=seen.began_ns - zero_ns,
+                ended_ns=seen.seen_ns - zero_ns,
                 delivered_bytes=seen.end.delivered_bytes,
                 resent_bytes=seen.end.resent_bytes,
                 rtt_us=seen.end.rtt_us,
                 min_rtt_us=seen.end.min_rtt_us,
-                stalls=tuple(seen.stalls),
+                stalls=tuple(
+                    Stall(stall.began_ns - zero_ns, stall.ended_ns - zero_ns)
+                    for stall in seen.stalls_until(seen.seen_ns)
+                ),
             )
             for seen in self._seen.values()
             if seen.end.delivered_bytes

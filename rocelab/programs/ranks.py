@@ -81,6 +81,7 @@ def plan_programs(
             **_interface_variables(fabric, servers[index]),
             "MASTER_ADDR": master,
             "MASTER_PORT": str(MASTER_PORT),
+            "SERVERS": " ".join(servers),
             **(environment or {}),
         }
         programs.append(RankedProgram(rank, servers[index], local, tuple(argv), variables))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic
 
@@ -12,6 +13,7 @@ from rocelab.base.interruption import undone
 from rocelab.base.quantities import share
 from rocelab.base.wording import counted
 from rocelab.lab.lab import RunningLab
+from rocelab.linux.closing import Holding
 from rocelab.planning.fabric import Fabric
 from rocelab.programs.connections import STALL_NS, ConnectionWatch
 from rocelab.programs.ranks import RankedProgram
@@ -31,84 +33,111 @@ def run_programs(
     *,
     folder: Path,
     on_line: Callable[[OutputLine], object],
-    on_end: Callable[[Ended], object] = lambda _: None,
 ) -> ProgramReport:
     """Run the programs until all have ended, or one has failed: then the others are ended too, as
     torchrun and mpirun do.
 
     Raises MachineError if they cannot be started. What `on_line` raises ends them all.
     """
-    return _Run(lab, programs, on_line, on_end).report(folder)
+    with ProgramSession(lab, programs, folder=folder, on_line=on_line) as session:
+        session.run_until(lambda: False)
+        return session.report(session.began_ns)
 
 
-class _Run:
+class ProgramSession(Holding):
+    """Programs and the watch of their connections, within a context: after it nothing of them
+    runs, and an interrupt is reported."""
+
     def __init__(
         self,
         lab: RunningLab,
         programs: Sequence[RankedProgram],
+        *,
+        folder: Path,
         on_line: Callable[[OutputLine], object],
-        on_end: Callable[[Ended], object],
     ) -> None:
         self._lab, self._programs = lab, programs
-        self._on_line, self._on_end = on_line, on_end
+        self._folder, self._on_line = folder, on_line
         self._ends: dict[int, Ended] = {}
         self._interval_s = INTERVAL_S
         self._longest_ns = 0
         self._stopped: Collection[int] = ()
+        self.began_ns = 0
 
-    def report(self, folder: Path) -> ProgramReport:
+    def _enter(self, stack: ExitStack) -> None:
         lab = self._lab
         # Of all servers: a program such as mpirun starts others elsewhere.
         netns_of = {server.name: lab.node(server.name).netns for server in lab.fabric.servers}
-        watch = ConnectionWatch(netns_of, address_names(lab.fabric))
-        with watch, ProgramRun(lab, self._programs, folder) as run:
-            busy, began_ns = _busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)
-            try:
-                self._watch(run, watch)
-            except BaseException:
-                undone(f"{counted(len(run.running), 'program')} ended")
-                self._take(run.end(signal.SIGINT))
-                raise
-            ended_ns = clock_gettime_ns(CLOCK_REALTIME)
-            cpu_s = _busy_seconds() - busy
-            connections = watch.connections(began_ns)
-        lasted_ns = ended_ns - began_ns
+        names = address_names(lab.fabric)
+        self._watch = stack.enter_context(ConnectionWatch(netns_of, names))
+        self._run = stack.enter_context(ProgramRun(lab, self._programs, self._folder))
+        stack.push(self._interrupted)
+        self._busy_s, self.began_ns = _busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)
+        self._sampled_s = monotonic()
+
+    def _interrupted(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            undone(f"{counted(len(self._run.running), 'program')} ended")
+            self._take(self._run.end(signal.SIGINT))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every program has ended."""
+        return not self._run.running
+
+    def run_until(self, condition: Callable[[], object]) -> None:
+        """Pass on what programs write, and sample, until `condition` holds or all have ended. When
+        one fails the others are ended."""
+        while not self.is_over and not condition():
+            left_s = self._sampled_s + self._interval_s - monotonic()
+            if left_s <= 0:
+                self._sample()
+            elif self._take(self._run.events(left_s)):
+                self._stop()
+        if self.is_over:
+            self._sample()
+            while not self._run.is_silent:
+                self._take(self._run.events(INTERVAL_S))
+
+    def stop(self) -> None:
+        """End the programs that still run, which is no failure of theirs."""
+        self._sample()
+        self._stop()
+        self.run_until(lambda: False)
+
+    def report(self, zero_ns: int) -> ProgramReport:
+        """What they did; its times count from `zero_ns`, CLOCK_REALTIME."""
+        lab, ended_ns = self._lab, clock_gettime_ns(CLOCK_REALTIME)
+        lasted_ns = ended_ns - self.began_ns
+        cpu_s = _busy_seconds() - self._busy_s
         cpu_share = min(1.0, cpu_s * 1e9 / lasted_ns / (os.cpu_count() or 1))
         return ProgramReport(
             schema_version=SCHEMA_VERSION,
             lab=lab.name,
             dilation=lab.fabric.spec.dilation,
             command=self._programs[0].argv,
-            ranks=tuple(self._rank_end(program, began_ns, ended_ns) for program in self._programs),
+            ranks=tuple(self._rank_end(program, ended_ns) for program in self._programs),
+            began_ns=self.began_ns - zero_ns,
             lasted_ns=lasted_ns,
-            connections=connections,
+            connections=self._watch.connections(zero_ns),
+            delivered=self._watch.delivered(zero_ns),
             stall_bin_ns=STALL_NS,
             longest_interval_ns=self._longest_ns,
             cpu_share=cpu_share,
-            warnings=tuple(self._warnings(cpu_share, watch.lost_events)),
+            warnings=tuple(self._warnings(cpu_share, self._watch.lost_events)),
         )
 
-    def _watch(self, run: ProgramRun, watch: ConnectionWatch) -> None:
-        """Until all have ended: sample, and pass on what they write."""
-        sampled = monotonic()
-        while run.running:
-            self._sample(watch, sampled)
-            sampled = monotonic()
-            while run.running and (left_s := sampled + self._interval_s - monotonic()) > 0:
-                if self._take(run.events(left_s)):
-                    others = set(run.running)
-                    self._take(run.end())
-                    self._stopped = others
-        self._sample(watch, sampled)
-        while not run.is_silent:
-            self._take(run.events(INTERVAL_S))
+    def _stop(self) -> None:
+        self._stopped = set(self._run.running)
+        self._take(self._run.end())
 
-    def _sample(self, watch: ConnectionWatch, before_s: float) -> None:
+    def _sample(self) -> None:
         began_s = monotonic()
-        watch.sample()
+        self._watch.sample()
         now_s = monotonic()
-        self._longest_ns = max(self._longest_ns, round((now_s - before_s) * 1e9))
+        self._longest_ns = max(self._longest_ns, round((now_s - self._sampled_s) * 1e9))
         self._interval_s = max(INTERVAL_S, (now_s - began_s) / _SHARE_OF_CPU)
+        self._sampled_s = now_s
 
     def _take(self, events: Iterable[OutputLine | Ended]) -> bool:
         """Pass events on. Returns whether a program has failed by itself."""
@@ -118,13 +147,12 @@ class _Run:
                 self._on_line(event)
             else:
                 self._ends[event.rank] = event
-                self._on_end(event)
                 failed = failed or event.code != 0
         return failed
 
-    def _rank_end(self, program: RankedProgram, began_ns: int, ended_ns: int) -> RankEnd:
+    def _rank_end(self, program: RankedProgram, ended_ns: int) -> RankEnd:
         end = self._ends.get(program.rank)
-        lasted_ns = (end.at_ns if end else ended_ns) - began_ns
+        lasted_ns = (end.at_ns if end else ended_ns) - self.began_ns
         if end is None or program.rank in self._stopped:
             return RankEnd(program.rank, program.name, None, lasted_ns)
         return RankEnd(program.rank, program.name, end.code, lasted_ns, end.failed)

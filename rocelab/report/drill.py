@@ -48,6 +48,7 @@ from rocelab.report.jobs.text import limits
 from rocelab.report.machine import machine_section
 from rocelab.report.plots import svg
 from rocelab.report.probes import sections as probes
+from rocelab.report.programs import PROGRAM_LIMITS, programs_sections
 from rocelab.report.repeats import RepeatTable, repeat_tables, repeats_table, representative
 from rocelab.report.replay.recording import recording
 from rocelab.report.stages import stages_sections
@@ -55,6 +56,7 @@ from rocelab.results import job
 from rocelab.results.drill import UNSCALED, DrillResult, PhaseRun, PhaseSummary
 from rocelab.results.health import HealthReport
 from rocelab.results.probes import ProbeRun
+from rocelab.results.programs import ProgramsRun
 
 EVIDENCE = "evidence"
 
@@ -234,8 +236,8 @@ def _phases(result: DrillResult, repeats: Sequence[RepeatTable]) -> Iterator[Blo
 def _phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> Iterator[Block]:
     chosen = representative(result, phase.name)
     many = len(result.repeats) > 1
-    if chosen is not None and phase.probes is not None:
-        yield _probe_figures(result, phase, repeats)
+    if chosen is not None and not phase.has_jobs:
+        yield _figures_of_phase(result, phase, repeats)
     if many:
         where = f" of phase {repeats.phase}" if repeats.phase else ""
         below = (
@@ -252,7 +254,7 @@ def _phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> It
     yield from _run(phase, run, f", repeat {number}" if many else "", alone=alone)
 
 
-def _probe_figures(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> Section:
+def _figures_of_phase(result: DrillResult, phase: PhaseSummary, repeats: RepeatTable) -> Section:
     (figures,) = phase.figures
     what = f"Phase {repeats.phase}" if repeats.phase else "Overall"
     table = figures_table(phase, figures, result.resolution_of(phase.name))
@@ -267,6 +269,10 @@ def _run(phase: PhaseSummary, run: PhaseRun, repeat: str, *, alone: bool) -> Ite
         *stages_sections(measured.stages, phase.name),
         *([] if measured.health is None else [_health(measured.health)]),
     ]
+    if isinstance(measured, ProgramsRun):
+        yield from programs_sections(phase.name, measured, repeat)
+        yield from switches
+        return
     if not isinstance(measured, ProbeRun):
         yield from jobs_sections(phase, measured, repeat)
         yield from switches
@@ -311,9 +317,11 @@ def _about(result: DrillResult) -> list[Section]:
     """What a reader of the page may want to know besides: limits, clocks, machine, command."""
     lossless = bool(result.lab["queues"].get("pfc"))
     has_probes = any(phase.probes is not None for phase in result.phases)
+    has_programs = any(phase.has_programs for phase in result.phases)
     texts = (probes.LIMITS if has_probes else ()) + (
         limits(lossless=lossless) if result.has_jobs else ()
     )
+    texts += PROGRAM_LIMITS if has_programs else ()
     return [
         Section(
             "Limits",

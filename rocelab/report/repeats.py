@@ -16,7 +16,7 @@ from rocelab.report.document import Column, Table, Tone, Toned, columns
 from rocelab.results.drill import DrillResult, PhaseRun, compared_figures
 from rocelab.results.expectations import NOT_APPLICABLE, Verdict
 from rocelab.results.kpi import Figures, Kpi
-from rocelab.results.kpis import KPIS, format_kpi
+from rocelab.results.kpis import KPIS, format_kpi, program_figures
 
 HEADLINES = (
     "full_convergence",
@@ -200,7 +200,8 @@ def repeats_table(repeats: RepeatTable, clock: str) -> Table:
 
 def representative(result: DrillResult, phase: str) -> tuple[int, PhaseRun] | None:
     """The run shown in a phase's plots, and its repeat's number from 1: the valid one nearest the
-    median of full convergence, of the time to fair shares, or of the iterations; else the first."""
+    median of full convergence, of the time to fair shares, of the iterations, of the first metric
+    of programs, or of their longest stall; else the first."""
     valid = [(n, run) for n, run in enumerate(result.runs_of(phase), 1) if run.valid]
     timed = [(n, run, _time_of(run)) for n, run in valid]
     known = [(n, run, time) for n, run, time in timed if time is not None]
@@ -216,6 +217,10 @@ def _time_of(run: PhaseRun) -> float | None:
         return run.probes.overall.full_convergence_ns
     if run.fair_shares is not None:
         return run.fair_shares.lab_ns
+    if run.programs is not None:
+        figures = program_figures(run.programs)
+        time = figures.get("metric_median", figures["longest_stall"])
+        return float(time) if isinstance(time, int | float) else None
     iterations = [
         iteration.modelled_ns for report in run.reports for iteration in report.iterations
     ]

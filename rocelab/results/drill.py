@@ -7,7 +7,7 @@ docs/documents/ is generated from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,10 +21,11 @@ from rocelab.results.environment import Environment
 from rocelab.results.expectations import Expectation, Verdict, judge, unmet
 from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
-from rocelab.results.kpi import Figures
-from rocelab.results.kpis import job_figures, phase_figures, probe_figures
+from rocelab.results.kpi import Figures, PhaseKind
+from rocelab.results.kpis import job_figures, phase_figures, probe_figures, program_figures
 from rocelab.results.oflab import LabDocument
 from rocelab.results.probes import ProbeRun
+from rocelab.results.programs import ProgramsRun
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
 
@@ -89,21 +90,33 @@ class JobsRun:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One phase of one repeat: `probes` or `jobs`, the other is None."""
+    """One phase of one repeat: `probes`, `jobs` or `programs`, the others are None."""
 
     phase: str
     probes: ProbeRun | None = None
     jobs: JobsRun | None = None
+    programs: ProgramsRun | None = None
     seconds: float | None = None
     """How long it took, by the machine's clock; None in documents of older versions."""
 
     @property
-    def measured(self) -> ProbeRun | JobsRun:
-        """What was measured. Raises ValueError for a document that has neither."""
-        measured = self.probes or self.jobs
+    def measured(self) -> ProbeRun | JobsRun | ProgramsRun:
+        """What was measured. Raises ValueError for a document that has nothing."""
+        measured = self.probes or self.jobs or self.programs
         if measured is None:
-            raise ValueError(f"phase {self.phase} has neither probes nor jobs")
+            raise ValueError(f"phase {self.phase} has neither probes, jobs nor programs")
         return measured
+
+    @property
+    def kind(self) -> PhaseKind:
+        """What ran."""
+        match self.measured:
+            case ProbeRun():
+                return PhaseKind.PROBES
+            case JobsRun():
+                return PhaseKind.JOBS
+            case ProgramsRun():
+                return PhaseKind.PROGRAMS
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -139,6 +152,8 @@ class PhaseRun:
         match self.measured:
             case ProbeRun() as run:
                 return (probe_figures(run),)
+            case ProgramsRun() as run:
+                return (program_figures(run),)
             case JobsRun() as run:
                 return job_figures(
                     run.reports,
@@ -163,18 +178,19 @@ class FigureSummary:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """A phase over its valid runs; `figures` of the probes, or of each job in order, empty without
-    a valid run. `probes` is None for jobs."""
+    """A phase over its valid runs; `figures` of the probes, of the programs, or of each job in
+    order, empty without a valid run. `probes` is None for others."""
 
     name: str
     valid_runs: int
     figures: tuple[FigureSummary, ...]
     verdicts: tuple[Verdict, ...]
     probes: ProbePlan | None = None
+    has_programs: bool = False
 
     @property
     def has_jobs(self) -> bool:
-        return self.probes is None
+        return self.probes is None and not self.has_programs
 
     @property
     def passed(self) -> bool:
@@ -298,16 +314,19 @@ def conclude(
     repeats: Sequence[Sequence[PhaseRun]],
     expectations: Mapping[str, Sequence[Expectation]],
     probes: Mapping[str, ProbePlan],
+    programs: Collection[str] = (),
     wanted_repeats: int | None = None,
     ended_early: EndedEarly | None = None,
 ) -> DrillResult:
     """The result of a drill from its repeats.
 
     `drill` and `lab` are the specs as JSON values, `model_dump(mode="json", exclude_none=True)`;
-    `expectations` are by phase, in order; `probes` has the phases that send probes.
+    `expectations` are by phase, in order; `probes` has the phases that send probes, `programs` the
+    names of those that run programs.
     """
     phases = tuple(
-        summarise(name, repeats, wanted, probes.get(name)) for name, wanted in expectations.items()
+        summarise(name, repeats, wanted, probes.get(name), has_programs=name in programs)
+        for name, wanted in expectations.items()
     )
     return DrillResult(
         schema_version=SCHEMA_VERSION,
@@ -332,6 +351,8 @@ def summarise(
     repeats: Sequence[Sequence[PhaseRun]],
     expectations: Sequence[Expectation],
     probes: ProbePlan | None = None,
+    *,
+    has_programs: bool = False,
 ) -> PhaseSummary:
     """A phase over its runs; invalid runs do not count.
 
@@ -344,7 +365,7 @@ def summarise(
     others = [other for of_repeat in held for other in of_repeat.others]
     summaries = tuple(map(_summarised, zip(*valid, strict=True)))
     verdicts = judge(expectations, figures, others)
-    return PhaseSummary(name, len(valid), summaries, verdicts, probes)
+    return PhaseSummary(name, len(valid), summaries, verdicts, probes, has_programs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from rocelab.results.job import JobReport
 from rocelab.results.probes import ProbeRun
+from rocelab.results.programs import ProgramsRun
 from rocelab.results.shares import FairShares
 
 KpiValue = int | float | bool | str | None
@@ -46,6 +47,14 @@ UNITS = {
     Quantity.UNKNOWN: "unknown",
 }
 """How documents name the unit of a KPI; a truth is 0 or 1 in figures."""
+
+
+class PhaseKind(StrEnum):
+    """What a phase runs."""
+
+    PROBES = "probes"
+    JOBS = "jobs"
+    PROGRAMS = "programs"
 
 
 class Better(StrEnum):
@@ -105,9 +114,26 @@ class Kpi:
     """How it is read from a run of probes or a job, None if it has none; `applies_to_run` and
     `applies` say to which runs and jobs it applies."""
     applies: Callable[[PhaseJob], bool] = _always
+    of_programs: Callable[[ProgramsRun], KpiValue] | None = None
+    """How it is read from a run of programs, None if it has none."""
+    applies_to_programs: Callable[[ProgramsRun], bool] = _always
     summed: bool = False
     """Endpoints count it, and a phase's value is the sum over its jobs; that of findings has the
     finding of each job."""
+
+    @property
+    def kinds(self) -> tuple[PhaseKind, ...]:
+        """The kinds of phases that have it."""
+        readers = {
+            PhaseKind.PROBES: self.of_probes,
+            PhaseKind.JOBS: self.of_job,
+            PhaseKind.PROGRAMS: self.of_programs,
+        }
+        return tuple(kind for kind, reader in readers.items() if reader is not None)
+
+    def is_of(self, kind: PhaseKind) -> bool:
+        """Whether phases of a kind have it."""
+        return kind in self.kinds
 
 
 def attribute(path: str) -> Callable[[PhaseJob], KpiValue]:

@@ -16,6 +16,7 @@ from rocelab.base.quantities import Unit, formatted
 from rocelab.results.job import JobReport
 from rocelab.results.kpi import JOINED, UNITS, Figures, Kpi, KpiValue, PhaseJob, Quantity
 from rocelab.results.probes import ProbeRun
+from rocelab.results.programs import ProgramsRun
 from rocelab.results.shares import FairShares
 
 NAME = re.compile("[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -63,6 +64,15 @@ def probe_figures(run: ProbeRun) -> Figures:
         kpi.name: kpi.of_probes(run)
         for kpi in KPIS.values()
         if kpi.of_probes is not None and kpi.applies_to_run(run)
+    }
+
+
+def program_figures(run: ProgramsRun) -> Figures:
+    """The KPIs of a run of programs."""
+    return {
+        kpi.name: kpi.of_programs(run)
+        for kpi in KPIS.values()
+        if kpi.of_programs is not None and kpi.applies_to_programs(run)
     }
 
 

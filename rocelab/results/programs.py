@@ -1,13 +1,19 @@
 """What programs on a lab's servers did, as data: a frozen `ProgramReport` for documents.
 
-All times are in the lab's clock, in ns from the start of the programs.
+All times are in the lab's clock, in ns: instants from time 0, which is the start of the programs,
+or in a drill when they were ready.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.base.documents import Format
+from rocelab.results.health import HealthReport
+from rocelab.results.probes import Event
+from rocelab.results.stages import Stages
 
 SCHEMA_VERSION = 1
 
@@ -84,8 +90,15 @@ class ProgramReport:
     dilation: float
     command: tuple[str, ...]
     ranks: tuple[RankEnd, ...]
+    began_ns: int
+    """When they were started."""
+
     lasted_ns: int
     connections: tuple[TcpConnection, ...]
+    delivered: tuple[tuple[int, int], ...]
+    """The payload of all connections that was acknowledged until then, at each sample: instants in
+    ns, and bytes."""
+
     stall_bin_ns: int
     """The shortest stall that is reported."""
 
@@ -104,6 +117,40 @@ class ProgramReport:
         failed = [(rank.lasted_ns, rank.code) for rank in self.ranks if rank.code]
         code = min(failed)[1] if failed else 0
         return code if code >= 0 else 128 - code
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """A figure that programs printed, line by line: instants in ns and values."""
+
+    name: str
+    unit: str
+    points: tuple[tuple[int, float], ...]
+
+    @property
+    def values(self) -> list[float]:
+        return [value for _, value in self.points]
+
+
+def p99(values: Sequence[float]) -> float:
+    """The least of the values that 99% do not exceed."""
+    return sorted(values)[math.ceil(0.99 * len(values)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramsRun:
+    """Programs that ran during faults."""
+
+    problems: tuple[str, ...]
+    """Why the run is invalid; empty when it is valid."""
+    report: ProgramReport
+    events: tuple[Event, ...]
+    """The faults, `t_ns` from time 0."""
+    metrics: tuple[MetricSeries, ...]
+    stages: tuple[Stages, ...] = ()
+    """None are measured."""
+    health: HealthReport | None = None
+    """None without `health`."""
 
 
 PROGRAM_REPORT = Format(

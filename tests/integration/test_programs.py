@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from rocelab.base.data import shipped
+from rocelab.drills.run import run_drill
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.linux.namespaces import processes_in
 from tests.helpers.command import PROGRAM, rocelab
+from tests.helpers.measured import measured, problems_of_drill
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -57,6 +60,16 @@ else:
         except ConnectionRefusedError:
             pass
     far.sendall(bytes({SENT_BYTES}))
+"""
+RING = """name: ring
+lab: it-ring.yaml
+traffic:
+  command: python3 ring.py --steps 40
+  ready: step 2 took
+  metrics: {step: {pattern: "took ([0-9.]+) s", unit: s}}
+faults:
+  - {kind: carrier-down, link: "srv1-1:rtsw1", at: 300ms, lasts: 700ms}
+expect: {failed_programs: 0, longest_stall: ">= 700ms"}
 """
 
 
@@ -155,6 +168,42 @@ def test_a_stall_while_a_link_is_down_is_seen(whole: RunningLab, tmp_path: Path)
     assert process.returncode == 0, errors
     connection = json.loads(out)["connections"][0]
     assert max(stall["ended_ns"] - stall["began_ns"] for stall in connection["stalls"]) > 800e6
+
+
+def test_a_drill_says_what_a_fault_did_to_programs(tmp_path: Path) -> None:
+    (tmp_path / "ring.py").write_text((shipped("scripts") / "programs" / "ring.py").read_text())
+    drill = tmp_path / "ring.yaml"
+    (tmp_path / "it-ring.yaml").write_text(LAB.replace(NAME, "it-ring"))
+    drill.write_text(RING)
+    result = measured(lambda: run_drill(drill, retries=0), problems_of_drill)
+    assert result.outcome == "passed"
+    ((run,),) = result.valid_repeats
+    assert run.programs is not None
+    (steps,) = run.programs.metrics
+    assert len(steps.values) == 40
+    down, up = (event.t_ns for event in run.programs.events)
+    waiting = [value for at_ns, value in steps.points if at_ns > up][0]
+    assert waiting > (up - down) / 1e9
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("sh -c 'echo one; echo two'", "before they ended; the first last said: one; two"),
+        ("sh -c 'echo one; exec sleep 1000'", "within 2 s; the first last said: one"),
+    ],
+)
+def test_programs_that_are_never_ready_are_no_measurement(
+    whole: RunningLab, tmp_path: Path, command: str, why: str
+) -> None:
+    drill = tmp_path / "ring.yaml"
+    text = RING.replace("python3 ring.py --steps 40", json.dumps(command)).replace("it-ring", NAME)
+    drill.write_text(text.replace("metrics:", "limit: 2s\n  metrics:"))
+    (tmp_path / f"{NAME}.yaml").write_text(LAB)
+    done = rocelab("drill", "run", drill, "--keep", "--retries", "0")
+    assert done.returncode == 3
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"no program wrote a line with 'step 2 took' {why}" in said
 
 
 def test_when_one_fails_the_others_end_and_its_code_is_the_runs(

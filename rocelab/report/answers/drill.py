@@ -25,10 +25,12 @@ from rocelab.report.answers.events import (
 )
 from rocelab.report.answers.job import held_back_clause
 from rocelab.report.answers.plots import probes_plot
+from rocelab.report.answers.programs import metric_clause, stall_clause
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
 from rocelab.report.figures import FigureRow, figure_rows
 from rocelab.report.jobs.plots import fair_shares_plot, progress_plot
 from rocelab.report.jobs.text import job_name
+from rocelab.report.programs import NO_COURSE, programs_plot
 from rocelab.report.repeats import RepeatTable, representative
 from rocelab.results.drill import DrillResult, FigureSummary, PhaseRun, PhaseSummary
 from rocelab.results.job import JobReport
@@ -55,6 +57,15 @@ OF_JOBS = (
     "switch_marks",
 )
 """The KPIs that a card has, in this order."""
+
+OF_PROGRAMS = (
+    "metric_max",
+    "metric_median",
+    "longest_stall",
+    "stalled_connections",
+    "failed_programs",
+    "tcp_goodput",
+)
 
 COMPARED = ("busbw", "goodput", "iteration_time")
 """Phases are compared by the first of these that two of them have."""
@@ -113,15 +124,19 @@ def drill_answer(result: DrillResult, repeats: Sequence[RepeatTable]) -> Answer:
     if not phases:
         return Answer(f"Nothing was measured: {_invalid(repeats)}.")
     probed = [phase for phase in phases if phase.run.probes is not None]
+    programs = [phase for phase in phases if phase.run.programs is not None]
     clauses: list[str] = []
-    if probed:
+    if programs:
+        worst = max(programs, key=lambda phase: _median(phase, "longest_stall") or 0.0)
+        clauses += _programs(worst)
+    elif probed:
         worst = max(probed, key=lambda phase: phase.lost)
         clauses += _probes(worst)
     else:
         worst = _most_different(phases)
         clauses += _jobs(phases, worst)
     text = sentence(*clauses, _missed(result))
-    kpi = None if probed else _common(phases)
+    kpi = None if probed or programs else _common(phases)
     if kpi is None:
         return Answer(text, _figures(worst, repeats), _plot(worst))
     phases_of = _side_by_side(phases, kpi)
@@ -181,6 +196,13 @@ def _probes(phase: _MeasuredPhase) -> Iterator[str]:
     yield hold_clause(worst)
     if is_storm(run):
         yield back_clause(run)
+
+
+def _programs(phase: _MeasuredPhase) -> Iterator[str]:
+    assert phase.run.programs is not None
+    where = f"phase {phase.name}, " if phase.name else ""
+    yield where + stall_clause(phase.run.programs)
+    yield metric_clause(phase.run.programs)
 
 
 def _jobs(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> Iterator[str]:
@@ -289,7 +311,7 @@ def _figures(phase: _MeasuredPhase, repeats: Sequence[RepeatTable]) -> tuple[Car
         for verdict in summary.verdicts
         if not verdict.passed
     }
-    names = OF_JOBS if summary.has_jobs else OF_PROBES
+    names = OF_PROGRAMS if summary.has_programs else OF_JOBS if summary.has_jobs else OF_PROBES
     cards = [_card(rows[name], missed) for name in names if name in rows and rows[name].n]
     return tuple(cards[:MOST_FIGURES])
 
@@ -304,6 +326,8 @@ def _plot(phase: _MeasuredPhase) -> Figure:
     name, run = "answer", phase.run
     if run.probes is not None:
         return Figure(name, partial(probes_plot, run.probes))
+    if run.programs is not None:
+        return Figure(name, partial(programs_plot, run.programs), NO_COURSE)
     if run.fair_shares is not None:
         return Figure(name, partial(fair_shares_plot, run.fair_shares, run.reports[0]))
     return Figure(name, partial(progress_plot, phase.report))

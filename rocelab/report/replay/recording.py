@@ -181,13 +181,13 @@ class Recording:
 
 
 def recording(result: DrillResult) -> Recording | None:
-    """The recording of a result's valid runs; None without one, and where its lab cannot be planned
-    any more."""
+    """The recording of a result's valid runs of probes and jobs; None without one, and where its
+    lab cannot be planned any more. The links of programs were not watched."""
     runs = [
         (number, run)
         for number, repeat in enumerate(result.repeats, 1)
         for run in repeat
-        if run.valid
+        if run.valid and run.programs is None
     ]
     try:
         fabric = result.fabric if runs else None
@@ -296,6 +296,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
     measured = run.measured
     if isinstance(measured, JobsRun):
         return recorded_jobs(fabric, title, measured, share)
+    assert isinstance(measured, ProbeRun)
     return recorded_probes(fabric, title, measured, dilation, share)
 
 

@@ -153,7 +153,7 @@ def show_programs() -> None:
         RankEnd(1, "z2-srv251-1/1", 127, 10**6, "there is no program nosuch"),
     )
     report = ProgramReport(
-        1, LONG, 5000.0, ("nosuch",), ranks, 10**11, (connection,), 10**8, 10**8, 0.5, ()
+        1, LONG, 5000.0, ("nosuch",), ranks, 0, 10**11, (connection,), (), 10**8, 10**8, 0.5, ()
     )
     show_document(program_document(report))
 

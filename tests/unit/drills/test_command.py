@@ -17,7 +17,7 @@ from rich.console import Console
 from rocelab.base import quantities
 from rocelab.base.errors import InputError
 from rocelab.drills.listing import row_of
-from rocelab.drills.plan import JobPhase, planned_drill
+from rocelab.drills.plan import JobPhase, ProbePhase, ProgramPhase, planned_drill
 from rocelab.drills.show import FaultRow, Span, fault_rows
 from rocelab.drills.view import bar, picture, scale, view_document
 from rocelab.fabrics.kinds.clos import ClosSpec
@@ -105,9 +105,8 @@ def test_a_list_for_programs_says_how_long_the_traffic_lasts(rocelab: Rocelab) -
 def test_every_shipped_drill_can_be_shown() -> None:
     for name in shipped_names(DRILLS):
         view = planned_drill(find(name, DRILLS))
-        kinds = dict.fromkeys(
-            "jobs" if isinstance(phase, JobPhase) else "probes" for phase in view.phases
-        )
+        sends = {JobPhase: "jobs", ProbePhase: "probes", ProgramPhase: "programs"}
+        kinds = dict.fromkeys(sends[type(phase)] for phase in view.phases)
         assert " and ".join(kinds) == row_of(view.spec).kind
         console = Console(file=io.StringIO(), width=120)
         print_document(view_document(view, console.width), console)

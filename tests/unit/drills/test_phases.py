@@ -13,7 +13,7 @@ from rocelab.base.data import shipped
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.drill_spec import DrillSpec, load_drill
-from rocelab.drills.plan import JobPhase, planned_drill
+from rocelab.drills.plan import JobPhase, ProgramPhase, planned_drill
 from rocelab.drills.run import run_drill
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.labfile.catalog import DRILLS, shipped_names
@@ -82,6 +82,9 @@ def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
         if isinstance(phase, JobPhase):
             assert tuple(job.job for job in phase.jobs) == phase.spec.jobs
             assert phase.spec.expect.expectations()
+        elif isinstance(phase, ProgramPhase):
+            assert phase.faults and phase.spec.expect.expectations()
+            assert (path.parent / phase.programs[0].argv[1]).is_file()
         else:
             assert phase.faults
             assert len(phase.flows) == phase.traffic.flows

@@ -24,7 +24,7 @@ def test_a_document_plans_its_labs_fabric_once() -> None:
 
 
 def test_a_phase_that_measured_nothing_is_no_run() -> None:
-    with pytest.raises(ValueError, match="phase one has neither probes nor jobs"):
+    with pytest.raises(ValueError, match="phase one has neither probes, jobs nor programs"):
         _ = PhaseRun("one").problems
 
 

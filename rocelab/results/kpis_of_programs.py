@@ -1,0 +1,101 @@
+"""The KPIs of programs on a lab's servers."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from rocelab.base.quantities import BPS_PER_GBS
+from rocelab.results.kpi import Better, Kpi, Quantity
+from rocelab.results.programs import ProgramsRun, p99
+
+
+def _longest_stall(run: ProgramsRun) -> int:
+    connections = run.report.connections
+    return max((connection.longest_stall_ns for connection in connections), default=0)
+
+
+def _resent_share(run: ProgramsRun) -> float | None:
+    connections = run.report.connections
+    sent = sum(connection.delivered_bytes + connection.resent_bytes for connection in connections)
+    return sum(connection.resent_bytes for connection in connections) / sent if sent else None
+
+
+def _goodput(run: ProgramsRun) -> float:
+    delivered = sum(connection.delivered_bytes for connection in run.report.connections)
+    return delivered * 8e9 / run.report.lasted_ns / BPS_PER_GBS
+
+
+def _values(run: ProgramsRun) -> list[float]:
+    return run.metrics[0].values
+
+
+def _has_metric(run: ProgramsRun) -> bool:
+    return bool(run.metrics)
+
+
+PROGRAM_KPIS = (
+    Kpi(
+        "failed_programs",
+        Quantity.COUNT,
+        "Programs that failed",
+        "programs with an exit code other than 0, or that did not end in time",
+        Better.LOWER,
+        of_programs=lambda run: sum(bool(rank.code) for rank in run.report.ranks),
+    ),
+    Kpi(
+        "stalled_connections",
+        Quantity.COUNT,
+        "Stalled connections",
+        "TCP connections whose sender had something to send and got no acknowledgement for 100 ms",
+        Better.LOWER,
+        of_programs=lambda run: sum(bool(one.stalls) for one in run.report.connections),
+    ),
+    Kpi(
+        "longest_stall",
+        Quantity.DURATION,
+        "Longest stall",
+        "the longest such time of a TCP connection",
+        Better.LOWER,
+        of_programs=_longest_stall,
+    ),
+    Kpi(
+        "tcp_goodput",
+        Quantity.BANDWIDTH,
+        "TCP goodput",
+        "payload that all TCP connections delivered, for each second of the programs",
+        Better.HIGHER,
+        of_programs=_goodput,
+    ),
+    Kpi(
+        "tcp_resent",
+        Quantity.RATIO,
+        "TCP payload sent again",
+        "share of the payload that TCP retransmitted",
+        Better.LOWER,
+        of_programs=_resent_share,
+    ),
+    Kpi(
+        "metric_median",
+        Quantity.RATIO,
+        "First metric, median",
+        "the median of the first of traffic.metrics, in its own unit",
+        of_programs=lambda run: median(_values(run)) if _values(run) else None,
+        applies_to_programs=_has_metric,
+    ),
+    Kpi(
+        "metric_p99",
+        Quantity.RATIO,
+        "First metric, p99",
+        "the 99th percentile of the first of traffic.metrics, in its own unit",
+        of_programs=lambda run: p99(_values(run)) if _values(run) else None,
+        applies_to_programs=_has_metric,
+    ),
+    Kpi(
+        "metric_max",
+        Quantity.RATIO,
+        "First metric, maximum",
+        "the maximum of the first of traffic.metrics, in its own unit",
+        of_programs=lambda run: max(_values(run), default=None),
+        applies_to_programs=_has_metric,
+    ),
+)
