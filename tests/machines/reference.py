@@ -94,6 +94,13 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab exec LAB NODE -- CMD...": Run(
         ("rocelab exec zone-small rtsw1 -- ip -brief link",), shows=(r"ctsw1",)
     ),
+    "rocelab run LAB -- CMD... [OPTIONS]": NotRun("its example is"),
+    "rocelab run zone-small --on 'srv*' -- python3 train.py": Run(
+        ("rocelab run zone-small --on 'srv*' -- hostname",), shows=(r"srv4-2 *\| srv4-2",)
+    ),
+    "rocelab run zone-small --on srv1-1 -- mpirun --host srv1-1,srv2-1 ./allreduce": NotRun(
+        "MPI is not installed"
+    ),
     "rocelab ping LAB SRC DST [OPTIONS]...": NotRun("its example is"),
     "rocelab ping zone-small srv1-1 srv4-1 -c 3": Run(shows=(r"3 received",)),
     "rocelab traffic [LAB] [OPTIONS]": README_HAS_IT,

@@ -49,6 +49,7 @@ ADDITIONS = {
             *("sim/events/rates.py", "sim/events/event_spec.py"),  # whose failure rates: also HPN's
             *("importing/labs.py", "labfile/model.py"),  # imports are graphs, which have no policy
             "labfile/splitting.py",  # a graph of several networks
+            "cli/remote.py",  # the command `graph`
             "labfile/schema.py",  # the short forms of a graph's links and `cables`
             *("cli/main.py", "cli/unprivileged.py"),  # the command `graph`
         },

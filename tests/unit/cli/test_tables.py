@@ -253,6 +253,7 @@ ELSEWHERE = {
     "rocelab.report.compare.document": "test_compare.py",
     "rocelab.report.difference": "test_drill_diff.py",
     "rocelab.drills.view": "test_tables.py",
+    "rocelab.live.recorded": "only pages show it",
     "rocelab.report.drill": "test_tables.py",
     "rocelab.report.figures": "test_tables.py",
     "rocelab.report.gate": "test_gate.py",
