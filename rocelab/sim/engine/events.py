@@ -147,7 +147,7 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
     """End the transfer that is first to end, at its own time."""
     flow, time = fair.of_flow[at.END_FLOW, 0], fair.flow[at.END_KEY, 0]
     target, _ = targets(fair, run, flow)
-    transfer, kept = fair.of_flow[at.FIRST, flow], -1
+    transfer, kept, is_limited = fair.of_flow[at.FIRST, flow], -1, _is_limited(fair, flow)
     fair.of_flow[at.FIRST, flow] = -1
     while transfer >= 0:
         following = run.of_transfer[at.FOLLOWING, transfer]
@@ -157,7 +157,7 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
                 run.transfer[at.TARGET, transfer] - run.transfer[at.COUNTED, transfer]
             )
             run.counts[at.DONE] += 1
-            if _is_limited(fair, flow):
+            if is_limited:
                 _note_limit(fair, flow, time, run.transfer[at.SIZE, transfer])
             task = run.of_transfer[at.TASK, transfer]
             ring = run.of_transfer[at.RING, transfer]
@@ -173,7 +173,7 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
         transfer = following
     fair.of_flow[at.FIRST, flow] = kept
     if kept >= 0:
-        if _is_limited(fair, flow):
+        if is_limited:
             following, _ = targets(fair, run, flow)
             _limit(fair, flow, time, following - target)
         expect_anew(fair, run, flow)

@@ -92,6 +92,9 @@ def fill(fair: FairState, inside: int, touched: int) -> None:
     capacity, lengths = fair.send[at.CAPACITY], fair.of_send[at.LIST_LENGTH]
     for number in range(touched):
         send = fair.of_send[at.TOUCHED, number]
+        if capacity[send] == 0.0:
+            # What is left of sums of rates is none.
+            row[send, at.OTHERS] = 0.0
         left = capacity[send] - row[send, at.OTHERS]
         row[send, at.LEVEL] = np.inf
         shares[number] = max(left, 0.0) / row[send, at.WEIGHT]
