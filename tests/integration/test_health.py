@@ -340,7 +340,7 @@ def test_a_port_whose_fault_has_ended_is_read(make_lab: MakeLab) -> None:
     # What this lab has no counters for is not reported as zero.
     assert {sli.sli for sli in report.slis}.isdisjoint({"queue_drops", "queue_depth", "ce_ratio"})
     assert report.problems == (
-        "ports have no queue that counts here: no queue_drops, queue_depth, ce_ratio",
+        "no queue_drops, queue_depth, ce_ratio: ports have no queues here that count them",
     )
 
 
