@@ -5,8 +5,9 @@ It stands beside the medians, so that none hides a failed repeat. Nothing is mea
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,8 +31,11 @@ HEADLINES = (
 """KPIs that the table shows if measured, besides those that the drill expects."""
 
 
-MOST_REASONS = 4
+PREFIX = "not valid because "
+MOST_REASONS = 2
 """Reasons in a line: the table of repeats has all."""
+
+_DIGITS = re.compile(r"[\d.,]+")
 
 
 class RepeatOutcome(StrEnum):
@@ -100,24 +104,37 @@ class RepeatTable:
         """That of the repeats that do not count; empty if all do."""
         return self._line(RepeatOutcome.INVALID, "invalid")
 
+    @property
+    def first_reason(self) -> str:
+        """Why the first of the repeats that do not count is invalid; empty if all do."""
+        rows = (row for row in self.rows if row.outcome is RepeatOutcome.INVALID)
+        return next((row.why[0].removeprefix(PREFIX) for row in rows), "")
+
     def _line(self, outcome: RepeatOutcome, word: str) -> str:
         rows = [row for row in self.rows if row.outcome is outcome]
         if not rows:
             return ""
-        numbers: dict[str, list[str]] = {}
+        alike: dict[str, dict[str, list[str]]] = {}
         for row in rows:
             for reason in row.why:
-                numbers.setdefault(reason, []).append(str(row.number))
+                texts = alike.setdefault(_DIGITS.sub("", reason), {})
+                texts.setdefault(reason.removeprefix(PREFIX), []).append(str(row.number))
         reasons = [
-            f"{reason} ({'repeat' if len(of) == 1 else 'repeats'} {', '.join(of)})"
-            for reason, of in numbers.items()
+            next(iter(texts)) + (_where(texts) if len(self.rows) > 1 else "")
+            for texts in alike.values()
         ]
-        if len(self.rows) == 1:
-            reasons = list(numbers)
         more = len(reasons) - MOST_REASONS
         text = "; ".join(reasons[:MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
         where = f" of phase {self.phase}" if self.phase else ""
         return f"{len(rows)} of {counted(len(self.rows), 'repeat')}{where} {word}: {text}"
+
+
+def _where(texts: Mapping[str, Sequence[str]]) -> str:
+    """` (repeats 2, 5)`, the repeats with a reason; ` (repeat 2, alike in 5)` if figures differ."""
+    first, *others = texts.values()
+    where = f"{'repeat' if len(first) == 1 else 'repeats'} {', '.join(first)}"
+    more = ", ".join(number for numbers in others for number in numbers)
+    return f" ({where}, alike in {more})" if more else f" ({where})"
 
 
 def repeat_tables(result: DrillResult) -> list[RepeatTable]:

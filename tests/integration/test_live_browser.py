@@ -387,6 +387,9 @@ def test_a_cable_is_pulled_under_probes_and_the_page_names_the_outage_of_each_fl
     )
     assert impact.locator("canvas").count() == 2
     assert impact.locator(".strip").evaluate("strip => strip.scrollHeight") <= STRIP_PX
+    expect(page.locator("#panel")).to_contain_text("Queues that had packets")
+    tables = page.locator(".scroll")
+    assert tables.evaluate_all("all => all.every((one) => one.scrollWidth <= one.clientWidth)")
     assert result["disturbed"][0]["kind"] == "carrier-down"
     assert result["disturbed"][0]["ends_ns"] > 10**9
     assert look.complaints == []

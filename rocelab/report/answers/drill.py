@@ -179,8 +179,10 @@ def _phases(result: DrillResult) -> Iterator[_MeasuredPhase]:
 
 
 def _invalid(repeats: Sequence[RepeatTable]) -> str:
-    many = len(repeats[0].rows)
-    return "the repeat is not valid" if many == 1 else f"none of {many} repeats is valid"
+    table = repeats[0]
+    many = len(table.rows)
+    text = "the repeat is not valid" if many == 1 else f"none of {many} repeats is valid"
+    return f"{text} ({table.first_reason})"
 
 
 def _probes(phase: _MeasuredPhase) -> Iterator[str]:

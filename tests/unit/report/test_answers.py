@@ -215,7 +215,7 @@ def test_a_drill_names_what_it_missed_once() -> None:
 
 def test_a_drill_without_a_valid_repeat_has_no_figures() -> None:
     nothing = answer(report_sample.result(report_sample.repeat(1, ("the clock jumped",))))
-    assert nothing.sentence == "Nothing was measured: the repeat is not valid."
+    assert nothing.sentence == "Nothing was measured: the repeat is not valid (the clock jumped)."
     assert nothing.figures == ()
     assert nothing.plot is None
 

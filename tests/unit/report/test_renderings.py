@@ -19,7 +19,7 @@ from rocelab.report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timel
 from rocelab.report.probes.sections import fib_rows, flow_rows
 from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
-from rocelab.report.repeats import representative
+from rocelab.report.repeats import repeat_tables, representative
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult, FigureSummary
 from rocelab.results.health import HealthReport, SliReport
@@ -194,6 +194,15 @@ def test_the_terminal_names_what_made_a_repeat_invalid() -> None:
     text = terminal(result(repeat(1), repeat(2, problems=("a sender lagged 40 ms",))))
     assert "1 of 2 repeats invalid: a sender lagged 40 ms (repeat 2)" in text
     assert re.search(r"^ +2 +invalid +- +- ", text, re.MULTILINE)
+
+
+def test_reasons_that_differ_in_their_figures_alone_are_named_once() -> None:
+    late = (f"not valid because f{n} left {n}.5 ms late" for n in (1, 2, 3))
+    drill = result(*(repeat(n, problems=(text,)) for n, text in enumerate(late, 1)))
+    (table,) = repeat_tables(drill)
+    assert table.invalid_line == (
+        "3 of 3 repeats invalid: f1 left 1.5 ms late (repeat 1, alike in 2, 3)"
+    )
 
 
 def three() -> DrillResult:
