@@ -133,11 +133,11 @@ def _limit(fair: FairState, flow: int, now: float, size: float) -> None:
 @part
 def _note_limit(fair: FairState, flow: int, time: float, size: float) -> None:
     """Note when a transfer of a limited flow ended, and whether as late as the limit had it."""
-    number, own = fair.of_limit[flow], fair.send.shape[1] - fair.limit.shape[1]
-    own += number
+    number, column = fair.of_limit[flow], fair.send.shape[1] - fair.limit.shape[1]
+    column += number
     is_closed = fair.limit[at.WINDOW, number] == np.inf
-    is_closed |= fair.send[at.CAPACITY, own] < fair.limit[at.LINE, number] * (1.0 - SAME)
-    if is_closed and fair.of_flow[at.BOTTLENECK, flow] == own:
+    is_closed |= fair.send[at.CAPACITY, column] < fair.limit[at.LINE, number] * (1.0 - SAME)
+    if is_closed and fair.of_flow[at.BOTTLENECK, flow] == column:
         fair.limit[at.HELD_BITS, number] += size
     fair.limit[at.BEGUN + 2 * at.PARTS - 1, number] = time
 

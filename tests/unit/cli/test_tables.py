@@ -234,6 +234,13 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         printed_by("simulate", "zones-small", *JOB, "--event", EVENT),
         "rocelab.report.simulation.document",
     ),
+    "simulate sizes": (
+        printed_by(
+            *("simulate", "rail-small", "--pattern", "allreduce", "--ranks", "8"),
+            *("--sizes", "1MB:2MB"),
+        ),
+        "rocelab.report.simulation.busbw",
+    ),
     "whatif": (
         printed_by("whatif", "zones-small", "drain z1-ctsw1 for 2h", *JOB),
         "rocelab.report.simulation.whatif",
