@@ -51,7 +51,7 @@ ADDITIONS = {
             "labfile/splitting.py",  # a graph of several networks
             "cli/remote.py",  # the command `graph`
             "labfile/schema.py",  # the short forms of a graph's links and `cables`
-            *("cli/main.py", "cli/unprivileged.py"),  # the command `graph`
+            *("cli/main.py", "cli/remote.py", "cli/unprivileged.py"),  # the command `graph`
         },
     ),
     "a routing stack": (

@@ -291,10 +291,11 @@ def test_a_terminal_and_a_page_show_the_slowdown_by_size(report: SimulationRepor
     print_document(simulation_document(report), console)
     assert report.jobs[0].slowdown is not None
     output = f"{report.jobs[0].slowdown.bins[-1].p99:.2f}"
-    for text in (console.file.getvalue(), html(simulation_document(report))):  # type: ignore[attr-defined]
+    page = html(simulation_document(report))
+    for text in (console.file.getvalue(), page):  # type: ignore[attr-defined]
         assert "p99" in text and output in text
     assert "Slowdown of flows, by size" in console.file.getvalue()  # type: ignore[attr-defined]
-    assert "slowdown: time over the least one" in html(simulation_document(report))
+    assert "slowdown: time over the least one" in page
 
 
 def test_the_table_of_flows_has_the_slowdown_of_each(tmp_path: Path) -> None:
