@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -240,13 +241,14 @@ def test_the_stack_s_command_line_in_a_switch_talks_to_its_own_daemons(
 def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: RunningLab, stack: str) -> None:
     if stack != "frr":
         pytest.skip("vtysh is FRR's")
-    for name in ("rtsw1", "ctsw2"):
+    question = ("vtysh", "-c", "show running-config")
+    by_command = {
+        "rtsw1": rocelab_process("exec", lab.name, "rtsw1", *question),
+        "ctsw2": rocelab_process("shell", lab.name, "ctsw2", stdin=f"{shlex.join(question)}\n"),
+    }
+    for name, outcome_of_command in by_command.items():
         node = lab.node(name)
-        outcomes = [
-            node.exec(["vtysh", "-c", "show running-config"]),
-            rocelab_process("exec", lab.name, name, "vtysh", "-c", "show running-config"),
-            rocelab_process("shell", lab.name, name, stdin="vtysh -c 'show running-config'\n"),
-        ]
+        outcomes = [node.exec(question), outcome_of_command]
         if isinstance(node, ContainerNode):
             outcomes.append(node.engine.call(("exec", node.container, "vtysh", "-c", "show run")))
         for outcome in outcomes:
