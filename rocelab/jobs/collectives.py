@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from rocelab.base.doors import registered
 from rocelab.base.errors import InputError
-from rocelab.jobs.patterns.base import IN_SWITCH, PEERS_IN_FLIGHT, Algorithm, Call, JobPattern, Send
+from rocelab.jobs.patterns.base import (
+    IN_NVLINK,
+    IN_SWITCH,
+    PEERS_IN_FLIGHT,
+    Algorithm,
+    Call,
+    JobPattern,
+    Send,
+)
 from rocelab.jobs.patterns.door import GROUP, PATTERNS
 
 MAX_SENDS = 2**22
@@ -112,8 +120,11 @@ def schedule(
             hint="use fewer ranks or channels, or a smaller size",
         )
     if algorithm in IN_SWITCH:
+        what = "the switch of an NVLink domain, which no lab has"
+        if algorithm not in IN_NVLINK:
+            what = "switches that reduce, and a lab's are Linux kernels, which forward"
         raise InputError(
-            f"{algorithm} is done by the switch of an NVLink domain, which no lab has",
+            f"{algorithm} is done by {what}",
             hint="simulate it: `rocelab simulate --engine fluid --host-model dgx-h100`",
         )
     call = Call(ranks, size_bytes, algorithm, channels, group, root, seed, in_flight, mesh)

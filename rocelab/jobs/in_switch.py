@@ -7,7 +7,7 @@ accelerating shared-memory multiprocessor collectives`). Between domains each ra
 trees, for half of its part each. Reduction, trees and copies overlap, as NCCL pipelines them.
 
 What a rank sends the switch stands as sent to the next rank of its domain: each has the same way to
-the switch and back, and other ranks do not matter.
+the switch and back, and other ranks do not matter. `in_network` is for switches of the network.
 """
 
 from __future__ import annotations
@@ -18,6 +18,44 @@ from rocelab.base.arrays import NONE
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.summing import divided, summed, tree_of
 from rocelab.jobs.workload import Sends
+
+
+def in_network(ranks: int, size_bytes: int, group: int) -> Sends:
+    """The sends of an AllReduce that the network's switches reduce (SHARP; Graham et al. 2016,
+    `Scalable hierarchical aggregation protocol`), as NCCL's CollNet has it: each rank of a domain
+    of `group` consecutive ranks reduces a part of what all of them send it, its NIC sends that up
+    its rail once and gets the sum once, and it sends the sum to all of its domain.
+
+    What a NIC sends the switches stands as sent to the next domain on the rail: a leaf whose
+    servers follow each other sends up and gets each part once, as one that reduces does.
+    """
+    parts = divided(np.array(size_bytes), group)
+    first, place = np.arange(0, ranks, group), np.arange(group)
+    shape = (len(first), group, group)
+    is_other = np.broadcast_to(place[:, None] != place, shape)
+    ends = first[:, None, None] + place[:, None], first[:, None, None] + place
+    source, target = (np.broadcast_to(end, shape)[is_other] for end in ends)
+    both = np.broadcast_to(parts[:, None] + parts, shape)[is_other]
+    leaving = first[:, None] + place
+    arriving = np.roll(leaving, -1, axis=0)
+    over = np.broadcast_to(parts, leaving.shape)
+    size = np.concatenate((both, over.ravel()))
+    # The longest way is into a rank, to the top of the switches and back, and out of the rank.
+    chain = np.full(len(size), NONE, np.int32)
+    hops = np.zeros(len(size), np.int64)
+    way = [0, len(size) - group] if group > 1 else [len(size) - group]
+    chain[way] = 0
+    hops[way] = [2, 1] if group > 1 else [1]
+    sent = np.flatnonzero(size)
+    return Sends(
+        np.concatenate((source, leaving.ravel())).astype(np.int32)[sent],
+        np.concatenate((target, arriving.ravel())).astype(np.int32)[sent],
+        size[sent],
+        3 if group > 1 else 1,
+        None,
+        chain[sent],
+        hops[sent],
+    )
 
 
 def in_switch(pattern: Pattern, ranks: int, size_bytes: int, group: int) -> Sends:

@@ -24,7 +24,7 @@ from rocelab.jobs.collectives import (
     point_to_point,
     schedule,
 )
-from rocelab.jobs.in_switch import in_switch
+from rocelab.jobs.in_switch import in_network, in_switch
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm
@@ -72,6 +72,8 @@ def sends_of(
     """
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
     match pattern:
+        case _ if algorithm is Algorithm.COLLNET:
+            return in_network(ranks, size_bytes, group or 1)
         case _ if algorithm in IN_SWITCH:
             return in_switch(pattern, ranks, size_bytes, group or ranks)
         case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:

@@ -23,8 +23,9 @@ from rocelab.hosts.model import HostModel, LocalKind
 from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm, Protocol
+from rocelab.jobs.patterns.base import IN_NVLINK, IN_SWITCH, Algorithm, Protocol
 from rocelab.jobs.patterns.mesh import cycles
+from rocelab.jobs.placement import Placement
 
 WIRE_SHARE = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
 """The share of data in what is sent."""
@@ -38,16 +39,19 @@ _Three = tuple[float, float, float]
 BASE_US: dict[Algorithm, _Three] = {
     Algorithm.TREE: (6.8, 14.0, 8.4),
     Algorithm.RING: (6.6, 14.0, 8.4),
-    Algorithm.NVLS: (0.0, 0.0, 0.0),
-    Algorithm.NVLS_TREE: (0.0, 0.0, 0.0),
+    Algorithm.NVLS: (0.0, 0.0, 8.4),
+    Algorithm.NVLS_TREE: (0.0, 0.0, 8.4),
+    Algorithm.COLLNET: (0.0, 0.0, 8.4),
 }
-"""Once a collective (baseLatencies)."""
+"""Once a collective (baseLatencies). NCCL has that of reductions in switches in their steps: it is
+taken from these below, so that a host's launch counts for them too."""
 
 LOCAL_US: dict[Algorithm, _Three] = {
     Algorithm.TREE: (0.6, 1.25, 4.0),
     Algorithm.RING: (0.6, 1.9, 3.4),
-    Algorithm.NVLS: (0.0, 0.0, 25.0),
-    Algorithm.NVLS_TREE: (0.0, 0.0, 25.0),
+    Algorithm.NVLS: (0.0, 0.0, 25.0 - 8.4),
+    Algorithm.NVLS_TREE: (0.0, 0.0, 25.0 - 8.4),
+    Algorithm.COLLNET: (0.0, 0.0, 3.7),
 }
 """A step over NVLink (hwLatencies)."""
 
@@ -56,6 +60,7 @@ NETWORK_US: dict[Algorithm, _Three] = {
     Algorithm.RING: (2.7, 4.0, 14.0),
     Algorithm.NVLS: (0.0, 0.0, 18.0),
     Algorithm.NVLS_TREE: (0.0, 0.0, 20.9),
+    Algorithm.COLLNET: (0.0, 0.0, 31.0 - 8.4),
 }
 """A step over the network (hwLatencies)."""
 
@@ -144,6 +149,8 @@ class Tuned:
         """What results say of it."""
         if self.protocol is None:
             return _IN_WORDS[self.algorithm]
+        if self.algorithm is Algorithm.COLLNET:
+            return f"{self.algorithm}, with switches taken to reduce at their links' rate"
         return f"{self.algorithm}, protocol {self.protocol}"
 
     def carried_bytes(self, size_bytes: Longs, is_local: Bools) -> Longs:
@@ -188,10 +195,12 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
     )
     if job.algorithm in IN_SWITCH and not merges:
         raise InputError(
-            f"{job.algorithm} is done by the switch of an NVLink domain, which only a fluid has",
+            f"{job.algorithm} is done by switches that reduce, which only a fluid has",
             hint="use --engine fluid, or another algorithm",
         )
-    if job.algorithm is Algorithm.HIERARCHICAL:
+    if job.algorithm is Algorithm.COLLNET:
+        _check_collnet(job, hosts)
+    if job.algorithm in (Algorithm.HIERARCHICAL, Algorithm.COLLNET):
         cost = tuned(job.algorithm, job.protocol or Protocol.SIMPLE, hosts.model)
     else:
         allowed = frozenset(Algorithm) if merges else frozenset(Algorithm) - IN_SWITCH
@@ -199,11 +208,32 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
     update: dict[str, object] = {"algorithm": cost.algorithm}
     if job.group is None and group > 1:
         update["group"] = group
-    is_mesh = hosts.model.is_mesh and (job.group is None or job.group == hosts.domain_ranks)
+    is_mesh = hosts.model.is_mesh and group > 1 and job.group in (None, group)
     if job.channels is None:
         update["channels"] = len(cycles(group)) if is_mesh and group == job.ranks else rails
     tuned_spec = job.model_copy(update=update)
     return tuned_spec.on_mesh() if is_mesh else tuned_spec, cost
+
+
+def _check_collnet(job: JobSpec, hosts: RankHosts) -> None:
+    """Raise InputError where the network's switches cannot reduce, or it is not modelled."""
+    local, group = hosts.local, job.group or hosts.domain_ranks
+    reason = ""
+    if job.protocol not in (None, Protocol.SIMPLE):
+        reason = f"it has no protocol {job.protocol}, only simple"
+    elif hosts.domain_ranks is None or group != hosts.domain_ranks:
+        reason = "servers have other numbers of ranks, or not consecutive ones"
+    elif group == job.ranks:
+        reason = "all ranks are in one NVLink domain, and nothing crosses a switch of the network"
+    elif group > 1 and (local is None or local.kind is not LocalKind.SWITCH):
+        reason = "between GPUs without an NVLink switch it is not modelled"
+    elif job.placement not in (Placement.CONTIGUOUS, Placement.TOPOLOGY_AWARE):
+        reason = "it is modelled for servers leaf by leaf, not as the placement has them"
+    if reason:
+        raise InputError(
+            f"{job.pattern} has no collnet here: {reason}",
+            hint="take another algorithm, or leave it out",
+        )
 
 
 def _exchanging(job: JobSpec, hosts: RankHosts) -> tuple[JobSpec, Tuned]:
@@ -301,7 +331,7 @@ def tuned(algorithm: Algorithm, protocol: Protocol, model: HostModel) -> Tuned:
         launch * model.launch_ns,
         step * model.step_ns,
         local * (0.0 if model.local is None else model.local.latency_ns),
-        share * (NVLS_EFFICIENCY if algorithm in IN_SWITCH else 1.0),
+        share * (NVLS_EFFICIENCY if algorithm in IN_NVLINK else 1.0),
         share,
     )
 

@@ -35,6 +35,9 @@ class Algorithm(StrEnum):
     NVLS_TREE = "nvls-tree"
     """So in each domain, and in two trees of domains by each rail."""
 
+    COLLNET = "collnet"
+    """Reduced and copied by the network's switches (SHARP), a rail at a time."""
+
     DIRECT = "direct"
     """An AlltoAll(v) in which each rank sends by its own NIC."""
 
@@ -42,8 +45,11 @@ class Algorithm(StrEnum):
     """An AlltoAll(v) in which GPUs relay what others of their server send on their rail."""
 
 
-IN_SWITCH = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
-"""What only an NVLink switch does: it is simulated, and no lab has one."""
+IN_NVLINK = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
+"""What only an NVLink switch does."""
+
+IN_SWITCH = IN_NVLINK | {Algorithm.COLLNET}
+"""What only switches that reduce do: they are simulated, and no lab has one."""
 
 OF_EXCHANGES = frozenset({Algorithm.DIRECT, Algorithm.PXN, Algorithm.HIERARCHICAL})
 """Those of an AlltoAll(v)."""

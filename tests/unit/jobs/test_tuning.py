@@ -154,3 +154,61 @@ def test_a_job_takes_all_rails_and_says_which_engine_has_a_switch() -> None:
     with pytest.raises(InputError, match="which only a fluid has") as caught:
         tuned_job(forced, hosts, merges=False)
     assert "--engine fluid" in (caught.value.hint or "")
+
+
+@given(st.integers(2, 6), st.integers(1, 8), st.integers(10**3, 10**7))
+def test_switches_of_the_network_get_each_part_once_from_each_domain(
+    domains: int, group: int, size_bytes: int
+) -> None:
+    sends = sends_of(
+        Pattern.ALLREDUCE, domains * group, size_bytes, algorithm=Algorithm.COLLNET, group=group
+    )
+    out, into = np.zeros((2, domains * group), np.int64)
+    local = sends.source // group == sends.destination // group
+    np.add.at(out, sends.source[~local], sends.size_bytes[~local])
+    np.add.at(into, sends.destination[~local], sends.size_bytes[~local])
+    assert (out == into).all()
+    assert out.reshape(domains, group).sum(axis=1).tolist() == [size_bytes] * domains
+    within = np.bincount(sends.source[local], sends.size_bytes[local], domains * group)
+    assert abs(within - 2 * (group - 1) / group * size_bytes).max(initial=0) <= 2 * group
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "reason"),
+    [
+        ({"ranks": 8}, LocalKind.SWITCH, "in one NVLink domain"),
+        ({"placement": "random"}, LocalKind.SWITCH, "leaf by leaf"),
+        ({"protocol": "ll"}, LocalKind.SWITCH, "only simple"),
+        ({"group": 4}, LocalKind.SWITCH, "other numbers of ranks"),
+        ({}, LocalKind.MESH, "without an NVLink switch"),
+    ],
+)
+def test_switches_of_the_network_reduce_where_it_is_modelled(
+    keys: dict[str, object], kind: LocalKind, reason: str
+) -> None:
+    asked = {"pattern": "allreduce", "ranks": 16, "size": "1GB", "algorithm": "collnet"}
+    job = JobSpec.model_validate(asked | keys)
+    rank = np.arange(job.ranks, dtype=np.int32)
+    hosts = RankHosts(server(kind), rank // 8, rank // 8, rank % 8, 400e9)
+    with pytest.raises(InputError, match=reason):
+        tuned_job(job, hosts, merges=True)
+
+
+def test_a_lab_says_why_its_switches_do_not_reduce() -> None:
+    with pytest.raises(InputError, match="Linux kernels, which forward"):
+        schedule(Pattern.ALLREDUCE, 8, 8000, algorithm=Algorithm.COLLNET)
+
+
+def test_a_launch_counts_for_reductions_in_switches_too() -> None:
+    nccl_us = 25
+    for algorithm in (Algorithm.NVLS, Algorithm.NVLS_TREE):
+        cost = tuned(algorithm, Protocol.SIMPLE, server())
+        assert (cost.launch_ns + cost.local_ns) / 1e3 == pytest.approx(nccl_us)
+        assert cost.launch_ns == server().launch_ns
+
+
+def test_meshes_of_other_numbers_of_gpus_are_no_mesh_of_all_ranks() -> None:
+    rank = np.arange(5, dtype=np.int32)
+    hosts = RankHosts(server(LocalKind.MESH), rank // 3, rank // 3, rank % 3, 400e9)
+    job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 5, "size": "1GB"})
+    assert not tuned_job(job, hosts, merges=True)[0].is_on_mesh
