@@ -21,6 +21,8 @@ MACHINES ?= $(HOME)/.cache/rocelab/machines
 READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
 READY_FOR_DOCS := .venv/.ready-for-docs
+READY_FOR_TORCH := .venv/.ready-for-torch
+TORCH_DRILL := torch-ddp-flap
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 AS_ROOT := $(if $(SUDO),$(SUDO) env PYTHONDONTWRITEBYTECODE=1)
 # Commands, and processes that they start, need not be compiled anew each time.
@@ -46,6 +48,10 @@ $(READY_TO_TEST): pyproject.toml Makefile setup.sh
 
 $(READY_FOR_DOCS): pyproject.toml Makefile setup.sh
 	@./setup.sh docs
+	@touch $(READY) $@
+
+$(READY_FOR_TORCH): pyproject.toml Makefile setup.sh
+	@./setup.sh torch
 	@touch $(READY) $@
 
 .PHONY: doctor
@@ -75,11 +81,11 @@ lab-down: $(READY) ## take the lab down
 	@$(ROCELAB) down "$(LAB)"
 
 .PHONY: drill
-drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what was lost
+drill: $(READY) $(if $(filter $(TORCH_DRILL),$(DRILL)),$(READY_FOR_TORCH)) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what was lost
 	@$(ROCELAB) drill run "$(DRILL)"
 
 .PHONY: drills
-drills: $(READY) ## run every drill that ships, or DRILLS="link-flap storm", one after the other; again with OUT=results/drills-TIME: those that have not passed
+drills: $(READY) $(if $(filter $(TORCH_DRILL),$(or $(DRILLS),$(TORCH_DRILL))),$(READY_FOR_TORCH)) ## run every drill that ships, or DRILLS="link-flap storm", one after the other; again with OUT=results/drills-TIME: those that have not passed
 	@mkdir -p "$(OUT)"; failed=; missed=; for name in $(or $(DRILLS),$(basename $(notdir $(wildcard scripts/*.yaml)))); do \
 		! grep -qxs "$$name" "$(OUT)/passed" || continue; \
 		$(ROCELAB) drill run "$$name" --force --out "$(OUT)/$$name" --junit "$(OUT)/$$name/junit.xml"; \

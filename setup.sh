@@ -2,8 +2,9 @@
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
 # Called by `make setup`. `make docs` calls it with `docs`, which adds what builds the site; `make
 # test` with `test`, which adds BIRD, a container engine and an SSH server, none of which is started, a
-# browser, Dask and checkers. Safe to run again. Exit 3: this machine lacks something that cannot be
-# installed from here, which is then named.
+# browser, Dask and checkers; the drill torch-ddp-flap with `torch`, which adds Debian's PyTorch.
+# Safe to run again. Exit 3: this machine lacks something that cannot be installed from here, which
+# is then named.
 set -euo pipefail
 cd "$(dirname "$0")"
 # On Debian a user's own PATH does not hold the folders of ip, tcpdump and ethtool.
@@ -63,6 +64,7 @@ missing_packages() {
     command -v mmdebstrap >/dev/null || echo mmdebstrap
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
     newest_python >/dev/null || echo python3-venv
+    [ "${1-}" != torch ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || echo python3-torch
     [ "${1-}" = test ] || return 0
     command -v bird >/dev/null || echo bird2
     has_sshd || echo openssh-server
