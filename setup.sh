@@ -47,6 +47,10 @@ has_sshd() {
     [ -x /usr/sbin/sshd ]
 }
 
+has_torch() {
+    /usr/bin/python3 -c 'import torch' 2>/dev/null
+}
+
 has_engine() {
     { command -v dockerd && command -v docker; } >/dev/null
 }
@@ -64,7 +68,7 @@ missing_packages() {
     command -v mmdebstrap >/dev/null || echo mmdebstrap
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
     newest_python >/dev/null || echo python3-venv
-    [ "${1-}" != torch ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || echo python3-torch
+    case "${1-}" in torch) has_torch || echo python3-torch ;; esac
     [ "${1-}" = test ] || return 0
     command -v bird >/dev/null || echo bird2
     has_sshd || echo openssh-server
