@@ -187,6 +187,12 @@ def _report_configuration(imported: ImportedTopology) -> None:
     for nodes in by_kind.values():
         said = list(dict.fromkeys(text for texts in nodes.values() for text in texts))
         note(f"not imported, {_excerpt(list(nodes))}: {_excerpt(said, _STATEMENTS)}")
+    statements = (statement for said in imported.configured.values() for statement in said)
+    if any(statement.startswith("router ") for statement in statements):
+        note(
+            "FRR's files run as they are in the lab of --graph, with a line such as "
+            "`routing: {config: 'configs/{node}.conf'}`"
+        )
 
 
 def _excerpt(texts: Sequence[str], most: int = _SHOWN) -> str:

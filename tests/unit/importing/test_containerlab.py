@@ -610,6 +610,16 @@ def test_what_is_rendered_and_no_clos_is_refused(lab: str, tmp_path: Path) -> No
         clos_in(drawn_of(imported)[0])
 
 
+def test_whoever_has_files_of_frr_hears_how_they_run(rocelab: CommandLine, tmp_path: Path) -> None:
+    file, configuration = tmp_path / "theirs.clab.yml", tmp_path / "l1" / "frr.conf"
+    file.write_text(LEAF_SPINE)
+    configuration.parent.mkdir()
+    for text, is_said in (("hostname l1\n", False), ("router bgp 7\n", True)):
+        configuration.write_text(text)
+        said = rocelab("import", file).err
+        assert ("routing: {config: 'configs/{node}.conf'}" in said) is is_said
+
+
 def test_links_without_a_rate_get_the_default_and_are_counted(
     rocelab: CommandLine, tmp_path: Path
 ) -> None:
