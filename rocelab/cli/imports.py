@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -187,8 +188,8 @@ def _report_configuration(imported: ImportedTopology) -> None:
     for nodes in by_kind.values():
         said = list(dict.fromkeys(text for texts in nodes.values() for text in texts))
         note(f"not imported, {_excerpt(list(nodes))}: {_excerpt(said, _STATEMENTS)}")
-    statements = (statement for said in imported.configured.values() for statement in said)
-    if any(statement.startswith("router ") for statement in statements):
+    every = chain.from_iterable(imported.configured.values())
+    if any(statement.startswith("router ") for statement in every):
         note(
             "FRR's files run as they are in the lab of --graph, with a line such as "
             "`routing: {config: 'configs/{node}.conf'}`"

@@ -124,13 +124,6 @@ def plan_drill(drill: DrillSpec, fabric: Fabric) -> PlannedDrill:
     """The drill on the fabric of its lab. Raises InputError if a job, a flow or a fault does not
     fit; it names the phase if there are several."""
     drill, notes = _as_allowed(drill, fabric)
-    stack = stack_for(fabric)
-    if stack.name != DEFAULT_STACK and any(phase.measure.stages for phase in drill.phases):
-        raise InputError(
-            f"drill {drill.name} measures stages, which FRR's traces show, and the lab's switches "
-            f"run {stack.title}",
-            hint="remove measure.stages in a copy of the drill",
-        )
     phases = []
     for phase in drill.phases:
         try:
@@ -238,18 +231,24 @@ def _check_load(fabric: Fabric, flows: Sequence[ProbeStream]) -> None:
 
 def _without_stages(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str, ...]]:
     """The drill without stages where these are not applicable, and a note of that."""
-    asks = any(phase.measure.stages for phase in drill.phases)
-    if not asks or fabric.spec.routing.is_rendered:
+    why = _why_no_stages(fabric)
+    if why is None or not any(phase.measure.stages for phase in drill.phases):
         return drill, ()
     phases = tuple(
         phase.model_copy(update={"measure": phase.measure.model_copy(update={"stages": False})})
         for phase in drill.phases
     )
-    note = (
-        "stages are not applicable: they are those of BGP as rocelab renders it, and the lab runs "
-        "a configuration of its own"
-    )
-    return drill.model_copy(update={"phases": phases}), (note,)
+    return drill.model_copy(update={"phases": phases}), (f"stages are not applicable: {why}",)
+
+
+def _why_no_stages(fabric: Fabric) -> str | None:
+    """Why a lab has no stages; None if it has."""
+    stack = stack_for(fabric)
+    if stack.name != DEFAULT_STACK:
+        return f"they are read from FRR's traces, and the lab's switches run {stack.title}"
+    if fabric.spec.routing.is_rendered:
+        return None
+    return "they are those of BGP as rocelab renders it, and the lab has a configuration of its own"
 
 
 def _as_allowed(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str, ...]]:

@@ -156,7 +156,10 @@ class NodeSpec(SpecModel):
         RoleName | None, Field(description="leaf, spine, server or a role of your own")
     ] = None
     zone: Annotated[int | None, Field(ge=1, le=999, description="its zone, pod or plane")] = None
-    asn: Annotated[Asn | None, Field(description="its AS number, of two or four bytes")] = None
+    asn: Annotated[
+        Asn | None,
+        Field(description="its AS number, of two or four bytes, undotted: 65546, not 1.10"),
+    ] = None
     loopback: Annotated[
         tuple[Annotated[Address, AfterValidator(check_unicast)], ...],
         BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...]),
