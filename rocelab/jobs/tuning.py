@@ -78,7 +78,8 @@ LL128_SHARE = 0.92
 TREE_SHARE = 0.92
 TREE_LL_SHARE = 1 / 3.8
 RING_PLATEAU = 1.4
-"""How much longer a ring's latency is between servers once a rank's part has 64 bytes or more."""
+"""How much longer a ring's latency is between servers once a rank's part of a channel has 64 bytes
+or more."""
 
 TREE_CORRECTION: dict[Protocol, tuple[float, ...]] = {
     Protocol.LL: (
@@ -115,6 +116,9 @@ class Shape:
 
     local_gbs: float
     """Of a GPU to the others of its domain, one way; what its NIC has, without a fabric."""
+
+    channels: int = 1
+    """Parts of the buffer that go on independently."""
 
     @property
     def all_ranks(self) -> int:
@@ -192,6 +196,7 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
         group,
         nic_gbs,
         nic_gbs if local is None else local.bandwidth_bps / 8e9,
+        job.channels or rails,
     )
     if job.algorithm in IN_SWITCH and not merges:
         raise InputError(
@@ -370,7 +375,8 @@ def estimate_us(
                 bus_gbs *= LL128_SHARE
             between = 0 if domains == 1 else steps * (domains - 1) // (ranks - 1)
             latency_us += (steps - between) * local_us + between * network_us
-            is_flat = protocol is Protocol.SIMPLE and domains > 1 and size_bytes >= 64 * ranks
+            part_bytes = 64 * ranks * shape.channels
+            is_flat = protocol is Protocol.SIMPLE and domains > 1 and size_bytes >= part_bytes
             if is_flat and pattern is Pattern.ALLREDUCE:
                 latency_us *= RING_PLATEAU
             return latency_us + size_bytes * steps / ranks / (1e3 * bus_gbs)

@@ -400,6 +400,21 @@ def _overtaking(simulation: Simulation) -> Iterator[str]:
             )
 
 
+def _uneven_servers(simulation: Simulation) -> Iterator[str]:
+    """Collectives that are tuned although ranks do not fill domains evenly."""
+    costs = zip(simulation.jobs, simulation.places, simulation.costs, strict=True)
+    for job, places, cost in costs:
+        hosts = simulation.rank_hosts(places)
+        if cost is None or cost.protocol is None or hosts is None or hosts.local is None:
+            continue
+        if hosts.domain_ranks is None:
+            yield (
+                f"{job.name}: NVLink domains have other numbers of ranks, or not consecutive ones: "
+                "its algorithm is chosen as for one GPU a server, and it is in one channel unless "
+                "--channels says more"
+            )
+
+
 _ALL, _FLUID, _LINKS = frozenset(Engine), frozenset({Engine.FLUID}), frozenset({Engine.LINKS})
 
 
@@ -501,6 +516,7 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),
     (_ALL, _all_in_flight),
+    (_ALL, _uneven_servers),
     (_ALL, _repeated_exchanges),
     (_ALL - _FLUID, _full_queues),
     (_ALL - _FLUID, _profiles),

@@ -65,6 +65,16 @@ def test_an_estimate_is_what_the_formula_gives_by_hand() -> None:
     assert estimate == pytest.approx(latency_us + bytes_us)
 
 
+def test_a_ring_between_servers_is_slower_once_each_channels_part_has_64_bytes() -> None:
+    shape = Shape(16, 8, 400, 370, channels=8)
+    least = 64 * 128 * 8
+    below, above = (
+        estimate_us(Pattern.ALLREDUCE, size, shape, server(), Algorithm.RING, Protocol.SIMPLE)
+        for size in (least - 1, least)
+    )
+    assert above / below == pytest.approx(1.4, rel=0.01)
+
+
 def test_small_sizes_take_a_low_latency_and_large_ones_the_switch() -> None:
     small = tune(Pattern.ALLREDUCE, 1024, MANY, server())
     assert (small.algorithm, small.protocol) == (Algorithm.TREE, Protocol.LL)

@@ -253,6 +253,15 @@ def test_a_lab_s_hosts_and_a_host_model_exclude_each_other(rails: LabSpec) -> No
         run(rails, server().model, PAIR, engine=Engine.PACKETS, ports=PortModel.LAB)
 
 
+@pytest.mark.parametrize(("ranks", "uneven"), [(8, False), (6, True)])
+def test_servers_that_ranks_do_not_fill_evenly_are_warned_of(
+    rails: LabSpec, ranks: int, uneven: bool
+) -> None:
+    job = {"pattern": "allreduce", "ranks": ranks, "size": "64MB"}
+    warnings = run(rails, server().model, job).warnings
+    assert any("other numbers of ranks" in text for text in warnings) is uneven
+
+
 def test_servers_have_as_many_nics_as_the_model_says(rails: LabSpec) -> None:
     with pytest.raises(InputError, match=r"has 8 NICs a server, and servers of rail-small have 4"):
         run(rails, server(gpus=8, nics=8).model, PAIR)
