@@ -172,7 +172,9 @@ def served() -> Found:
     return {
         f"model/decode/{name}": [8 * batch_of(known, seconds) / seconds]
         for name, (known, seconds) in SERVED.items()
-    } | {"model/prefill/rtp-llm": [_prefilled()]}
+    } | {
+        "model/prefill/even": [_prefilled()],
+    }
 
 
 def batch_of(known: int, seconds: float) -> int:

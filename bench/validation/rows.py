@@ -35,6 +35,7 @@ class Source(StrEnum):
     DEEPSEEK = "DeepSeek-V3, report and ISCA'25; second-hand"
     SERVING = "DeepSeek-V3/R1 inference overview; second-hand"
     RTP = "RTP-LLM on H800; second-hand"
+    LMSYS = "SGLang team, large-scale EP on 96 H100 (May 2025); first-hand"
     CACHES = "the models' config.json"
     NONE = "not published"
 

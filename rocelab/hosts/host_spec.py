@@ -92,6 +92,10 @@ class LocalFabricSpec(SpecModel):
     servers: Annotated[
         int, Field(ge=1, le=1024, description="servers that a domain spans, such as 18 of a rack")
     ] = 1
+    reduces: Annotated[
+        bool,
+        Field(description="whether its switch reduces and copies (NVLink SHARP: from Hopper on)"),
+    ] = True
 
     @model_validator(mode="after")
     def _only_switches_join_servers(self) -> Self:
@@ -206,7 +210,11 @@ class HostModelSpec(SpecModel):
             local=None
             if local is None
             else LocalFabric(
-                local.kind, 8.0 * local.bandwidth, float(local.latency), local.servers
+                local.kind,
+                8.0 * local.bandwidth,
+                float(local.latency),
+                local.servers,
+                reduces=local.reduces and local.kind is LocalKind.SWITCH,
             ),
             launch_ns=float(self.costs.launch),
             step_ns=float(self.costs.step),

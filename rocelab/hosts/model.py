@@ -47,6 +47,9 @@ class LocalFabric:
     servers: int = 1
     """How many servers a domain spans."""
 
+    reduces: bool = True
+    """Whether its switch reduces and copies."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostModel:

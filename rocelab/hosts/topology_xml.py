@@ -28,6 +28,9 @@ ncclTunerConstantsDefaults: baseLatencies, and hwLatencies of NET, NVLINK and PC
 NVLINK_BYTES = ((100, 40.1e9), (90, 20.6e9), (87, 20e9), (86, 12e9), (80, 20e9), (70, 20e9))
 """What a link carries one way, from each compute capability on, the first that fits (NCCL's
 src/graph/topo.h); older ones 18 GB/s."""
+HOPPER = 90
+"""The compute capability from which NVSwitches reduce."""
+
 OLDEST_NVLINK = 18e9
 
 XGMI_BYTES = (("gfx95", 48e9), ("gfx94", 48e9), ("gfx90a", 36e9))
@@ -114,6 +117,7 @@ def _spec(
             "kind": kind.value,
             "bandwidth": BANDWIDTH.written(int(bandwidth)),
             "latency": DURATION.written(LOCAL_NS[kind]),
+            "reduces": kind is LocalKind.SWITCH and min(map(_capability, gpus)) >= HOPPER,
         },
         "costs": {"launch": DURATION.written(LAUNCH_NS), "step": DURATION.written(STEP_NS)},
         "sources": {
@@ -261,9 +265,15 @@ def _rate(gpu: _Device) -> float:
     """What a link of a GPU carries, bytes/s."""
     element = gpu.element.find("gpu")
     assert element is not None
-    architecture, capability = element.get("gcn"), element.get("sm", "")
+    architecture, number = element.get("gcn"), _capability(gpu)
     if architecture is not None:
         rates = (rate for prefix, rate in XGMI_BYTES if architecture.startswith(prefix))
         return next(rates, OLDEST_XGMI)
-    number = int(capability) if capability.isdecimal() else 0
     return next((rate for least, rate in NVLINK_BYTES if number >= least), OLDEST_NVLINK)
+
+
+def _capability(gpu: _Device) -> int:
+    """The compute capability of an NVIDIA GPU, such as 90; 0 if unknown."""
+    element = gpu.element.find("gpu")
+    text = "" if element is None else element.get("sm", "")
+    return int(text) if text.isdecimal() else 0

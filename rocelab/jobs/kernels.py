@@ -29,6 +29,9 @@ READ_SHARE = 0.9
 """The share of the memory's bandwidth that a multiplication reads its matrices with. Assumed."""
 COPY_SHARE = 0.8
 """The share that element-wise kernels reach. Assumed."""
+ACCUMULATED_BYTES = 8
+"""Read and written for each number of a matrix's gradient: micro-batches add theirs to one in fp32
+(Megatron-LM's fused gradient accumulation)."""
 FORWARD_ATTENTION, BACKWARD_ATTENTION = 0.55, 0.45
 """The shares of the peak that attention reaches with a causal mask (Shah et al. 2024
 (FlashAttention-3), figures 5 and 6, in round numbers)."""
@@ -60,14 +63,21 @@ class Speed:
         return replace(self, precision=precision)
 
 
-def gemm_s(speed: Speed, rows: float, inputs: int, outputs: int, count: float = 1.0) -> float:
+def gemm_s(
+    speed: Speed,
+    rows: float,
+    inputs: int,
+    outputs: int,
+    count: float = 1.0,
+    product_bytes: int = BF16_BYTES,
+) -> float:
     """Seconds for `count` products of rows x inputs and inputs x outputs: of the tiles that take
     least, waves of as many as there are multiprocessors, but no less than reading both and writing
-    the product in bf16."""
+    the product, of which each number takes `product_bytes`."""
     if rows <= 0 or count <= 0:
         return 0.0
     read = speed.weight_bytes * inputs * (rows + outputs)
-    bytes_s = count * (read + BF16_BYTES * rows * outputs) / speed.memory_bps
+    bytes_s = count * (read + product_bytes * rows * outputs) / speed.memory_bps
     if speed.gpu is None or speed.constant_flops is not None:
         assert speed.constant_flops is not None
         return max(bytes_s, count * 2 * rows * inputs * outputs / speed.constant_flops)
@@ -176,7 +186,7 @@ def weight_gradient_share(model: ModelShape, speed: Speed, share: GpuShare) -> f
         (of_experts, _experts(model, share)),
     ]
     total = sum(
-        layers * gemm_s(speed, inputs, round(max(rows, 1)), outputs, count)
+        layers * gemm_s(speed, inputs, round(max(rows, 1)), outputs, count, ACCUMULATED_BYTES)
         for layers, matrices in products
         for rows, inputs, outputs, count in matrices
     )
@@ -228,7 +238,7 @@ def _matrices_s(speed: Speed, matrices: Iterable[Matrix]) -> Iterable[float]:
 def _gradients_s(speed: Speed, matrices: Iterable[Matrix]) -> Iterable[float]:
     for rows, inputs, outputs, count in matrices:
         yield gemm_s(speed, rows, outputs, inputs, count)
-        yield gemm_s(speed, inputs, round(max(rows, 1)), outputs, count)
+        yield gemm_s(speed, inputs, round(max(rows, 1)), outputs, count, ACCUMULATED_BYTES)
 
 
 def _layers(model: ModelShape, layers: int | None) -> tuple[int, int]:

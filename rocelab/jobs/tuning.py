@@ -5,14 +5,15 @@
 
 NCCL estimates the time of each pair of algorithm and protocol as a latency and bytes over a
 bandwidth, and takes the least (NCCL 2.28, src/graph/tuning.cc: ncclTopoTuneModel and
-ncclTopoGetAlgoTime). Its constants are below, in microseconds and GB/s; a host model has the
-latencies of a ring in the protocol Simple, and others are in proportion to those.
+ncclTopoGetAlgoTime). Its constants are below, in microseconds and GB/s: it chooses by them,
+whatever hosts take. What a choice then costs is a host model's: that has the latencies of a ring in
+the protocol Simple, and others are in proportion to those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +33,17 @@ WIRE_SHARE = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
 
 NVLS_EFFICIENCY = 0.85
 """What in-switch reduction reaches of NVLink's bandwidth (nvlsEfficiency, Hopper)."""
+
+NVLS_CHANNELS = 16
+"""Channels of a collective in the switch (NCCL_NVLS_NCHANNELS, Hopper)."""
+
+NVLS_CHUNKS = ((2**17, 64), (2**16, 8), (2**15, 2), (2**14, 0))
+NVLS_TREE_CHUNKS = ((2**17, 4), (2**16, 1), (2**15, 0))
+"""Bytes of a chunk, each for collectives of as many times what all channels and ranks of a domain
+work on at once, or more (src/enqueue.cc, calcCollChunking)."""
+
+FAR_CHUNK_BYTES, FAR_DOMAINS = 2**16, 4
+"""The longest chunk of NVLS trees among as many domains or more."""
 
 _Three = tuple[float, float, float]
 """Of LL, LL128, Simple."""
@@ -54,6 +66,9 @@ LOCAL_US: dict[Algorithm, _Three] = {
     Algorithm.COLLNET: (0.0, 0.0, 3.7),
 }
 """A step over NVLink (hwLatencies)."""
+
+PCIE_LOCAL_US = 5.7
+"""A step of a ring in the protocol Simple between GPUs over PCIe (hwLatencies)."""
 
 NETWORK_US: dict[Algorithm, _Three] = {
     Algorithm.TREE: (5.0, 8.5, 14.0),
@@ -148,6 +163,9 @@ class Tuned:
     network_share: float
     """The share of data in what passes the network."""
 
+    fill_ns: float = 0.0
+    """Until the first chunk is through the stages of a switch that reduces, once."""
+
     @property
     def words(self) -> str:
         """What results say of it."""
@@ -166,19 +184,20 @@ class Tuned:
 
 def algorithms_of(pattern: Pattern, shape: Shape, model: HostModel) -> tuple[Algorithm, ...]:
     """Those that NCCL has for a collective on such servers."""
-    has_switch = model.local is not None and model.local.kind is LocalKind.SWITCH
+    local = model.local
+    reduces = local is not None and local.kind is LocalKind.SWITCH and local.reduces
     names = [Algorithm.RING]
     if pattern is Pattern.ALLREDUCE:
         names.append(Algorithm.TREE)
     kind = Algorithm.NVLS if shape.domains == 1 else Algorithm.NVLS_TREE
-    if has_switch and shape.ranks > 2 and kind in kind_of(pattern).algorithms:
+    if reduces and shape.ranks > 2 and kind in kind_of(pattern).algorithms:
         names.append(kind)
     return tuple(names)
 
 
 def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec, Tuned | None]:
     """A collective as NCCL does it on these hosts, with what is left out of the job: algorithm,
-    protocol, the ranks of a domain as group, and a channel for each rail. None: a collective that
+    protocol, the ranks of a domain as group, and as many channels. None: a collective that
     is not tuned. merges: whether sends that a switch reduces can be simulated.
 
     Raises InputError where the collective cannot be done as the job says.
@@ -188,9 +207,9 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
     if kind_of(job.pattern).is_exchange:
         return _exchanging(job, hosts)
     group = hosts.domain_ranks or 1
-    rails = len(set(hosts.rail[: max(1, group)].tolist()))
+    nics = len(set(zip(hosts.server[:group].tolist(), hosts.rail[:group].tolist(), strict=True)))
     local = hosts.local
-    nic_gbs = rails * hosts.nic_bps / 8e9
+    nic_gbs = nics * hosts.nic_bps / 8e9
     shape = Shape(
         job.ranks // group,
         group,
@@ -215,7 +234,8 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
         update["group"] = group
     is_mesh = hosts.model.is_mesh and group > 1 and job.group in (None, group)
     if job.channels is None:
-        update["channels"] = len(cycles(group)) if is_mesh and group == job.ranks else rails
+        # Each leaves a domain by another GPU: together they use all NICs evenly.
+        update["channels"] = len(cycles(group)) if is_mesh and group == job.ranks else group
     tuned_spec = job.model_copy(update=update)
     return tuned_spec.on_mesh() if is_mesh else tuned_spec, cost
 
@@ -320,13 +340,13 @@ def tune(
             hint=f"it has {listed(pairs, 'and')}",
         )
     name, kind = min(times, key=times.__getitem__)
-    return tuned(name, kind, model)
+    return replace(tuned(name, kind, model), fill_ns=_fill_ns(name, size_bytes, shape))
 
 
 def tuned(algorithm: Algorithm, protocol: Protocol, model: HostModel) -> Tuned:
     """What an algorithm in a protocol costs on servers of a model."""
     launch, step, local = (
-        _of(table, algorithm, protocol) / _of(table, Algorithm.RING, Protocol.SIMPLE)
+        _of(table, algorithm, protocol) / _simple_ring(table)
         for table in (BASE_US, NETWORK_US, LOCAL_US)
     )
     share = WIRE_SHARE[protocol]
@@ -341,6 +361,26 @@ def tuned(algorithm: Algorithm, protocol: Protocol, model: HostModel) -> Tuned:
     )
 
 
+def _fill_ns(algorithm: Algorithm, size_bytes: int, shape: Shape) -> float:
+    """What the pipeline of a switch that reduces takes to fill: each chunk passes all stages, and
+    only the slowest counts as bytes of the collective. In one domain these are to scatter, to
+    reduce and copy, and to gather; with trees to reduce, each level up and down, and to copy."""
+    if algorithm not in IN_SWITCH:
+        return 0.0
+    slots = NVLS_CHANNELS * shape.ranks
+    table = NVLS_CHUNKS if shape.domains == 1 else NVLS_TREE_CHUNKS
+    chunk = next(chunk for chunk, times in table if size_bytes >= times * slots * chunk)
+    if shape.domains >= FAR_DOMAINS:
+        chunk = min(chunk, FAR_CHUNK_BYTES)
+    chunk_bytes = min(size_bytes, slots * chunk)
+    local_ns = chunk_bytes / (shape.local_gbs * NVLS_EFFICIENCY)
+    if shape.domains == 1:
+        return 2 * local_ns
+    network_ns = chunk_bytes / shape.nic_gbs
+    levels = (shape.domains - 1).bit_length()
+    return 2 * local_ns + 2 * levels * network_ns - max(local_ns, network_ns)
+
+
 def estimate_us(
     pattern: Pattern,
     size_bytes: int,
@@ -349,8 +389,8 @@ def estimate_us(
     algorithm: Algorithm,
     protocol: Protocol,
 ) -> float:
-    """NCCL's estimate of the time of a collective, in microseconds."""
-    cost = tuned(algorithm, protocol, model)
+    """NCCL's estimate of the time of a collective, in microseconds, by its own latencies."""
+    cost = tuned(algorithm, protocol, _as_nccl_knows(model))
     ranks, domains = shape.all_ranks, shape.domains
     steps = round(kind_of(pattern).busbw_factor(ranks) * ranks)
     bus_gbs = shape.local_gbs if domains == 1 else min(shape.local_gbs, shape.nic_gbs)
@@ -359,11 +399,16 @@ def estimate_us(
     log = (domains - 1).bit_length()
     match algorithm:
         case Algorithm.TREE:
+            if domains == 2:
+                # Each of the two sends the other the buffer once, half of it in each tree (NCCL
+                # takes the bandwidth inside for two nodes).
+                bus_gbs = min(shape.local_gbs, 2 * shape.nic_gbs)
             bus_gbs = _tree_gbs(bus_gbs, size_bytes, shape, protocol)
             latency_us += 2 * ((shape.ranks - 1) * local_us + log * network_us)
             return latency_us + size_bytes / (1e3 * bus_gbs / 2)
         case Algorithm.NVLS | Algorithm.NVLS_TREE:
-            share = steps / ranks
+            # Of two domains each sends the other the buffer once.
+            share = 1.0 if domains == 2 else steps / ranks
             loads = {Pattern.ALLREDUCE: 1 + 1 / shape.ranks}.get(pattern, 1.0)
             local_gbs = shape.local_gbs * cost.local_share / loads
             gbs = local_gbs if domains == 1 else min(local_gbs, shape.nic_gbs / share)
@@ -380,6 +425,20 @@ def estimate_us(
             if is_flat and pattern is Pattern.ALLREDUCE:
                 latency_us *= RING_PLATEAU
             return latency_us + size_bytes * steps / ranks / (1e3 * bus_gbs)
+
+
+def _as_nccl_knows(model: HostModel) -> HostModel:
+    """The model with the latencies of NCCL's tables."""
+    local = model.local
+    if local is not None:
+        us = PCIE_LOCAL_US if local.kind is LocalKind.PCIE else _simple_ring(LOCAL_US)
+        local = replace(local, latency_ns=1e3 * us)
+    launch_us, step_us = _simple_ring(BASE_US), _simple_ring(NETWORK_US)
+    return replace(model, local=local, launch_ns=1e3 * launch_us, step_ns=1e3 * step_us)
+
+
+def _simple_ring(table: dict[Algorithm, _Three]) -> float:
+    return _of(table, Algorithm.RING, Protocol.SIMPLE)
 
 
 def _pairs(

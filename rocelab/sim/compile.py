@@ -214,7 +214,7 @@ def _compiled(
     hosts = job.hosts
     costs = job.costs
     launch_ns = 0.0 if hosts is None else hosts.model.launch_ns
-    launch_s = (launch_ns if costs is None else costs.launch_ns) / 1e9
+    launch_s = (launch_ns if costs is None else costs.launch_ns + costs.fill_ns) / 1e9
     tasks = tasks_of(workload.steps, np.repeat(np.arange(len(counts)), counts), turn, launch_s)
     task = tasks.task
     source = _joint([send.source for send in sends])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -222,3 +223,44 @@ def test_meshes_of_other_numbers_of_gpus_are_no_mesh_of_all_ranks() -> None:
     hosts = RankHosts(server(LocalKind.MESH), rank // 3, rank // 3, rank % 3, 400e9)
     job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 5, "size": "1GB"})
     assert not tuned_job(job, hosts, merges=True)[0].is_on_mesh
+
+
+def test_what_is_chosen_does_not_depend_on_what_hosts_take() -> None:
+    slow = replace(server(), launch_ns=80_000, step_ns=140_000)
+    for log in range(10, 34):
+        pair, other = (tune(Pattern.ALLREDUCE, 2**log, MANY, host) for host in (server(), slow))
+        assert (pair.algorithm, pair.protocol) == (other.algorithm, other.protocol)
+    assert other.step_ns == 10 * pair.step_ns
+
+
+def test_a_switch_that_does_not_reduce_leaves_rings_and_trees() -> None:
+    local = server().local
+    assert local is not None
+    ampere = replace(server(), local=replace(local, reduces=False))
+    kinds = {tune(Pattern.ALLREDUCE, 2**log, MANY, ampere).algorithm for log in range(10, 34)}
+    assert kinds == {Algorithm.RING, Algorithm.TREE}
+
+
+def test_two_servers_exchange_a_buffer_once_in_trees() -> None:
+    # Two NICs for eight GPUs: a ring's bytes pass each 15/8 times, a tree's once.
+    ampere = replace(server(LocalKind.MESH))
+    assert tune(Pattern.ALLREDUCE, GIB, Shape(2, 8, 50, 240), ampere).algorithm is Algorithm.TREE
+    assert tune(Pattern.ALLREDUCE, GIB, Shape(4, 8, 50, 240), ampere).algorithm is Algorithm.RING
+
+
+def test_a_switch_that_reduces_takes_the_time_of_its_first_chunk() -> None:
+    """16 channels of 8 chunks, of 64 KiB up to 1 GiB and 128 from there on: twice at 0.85 of
+    370 GB/s."""
+    chunk_ns = 128 * 2**16 / (0.85 * 370)
+    for size, chunks in ((2**28, 1), (GIB, 2)):
+        tuned_so = tune(Pattern.ALLREDUCE, size, ONE, server(), Algorithm.NVLS)
+        assert tuned_so.fill_ns == pytest.approx(2 * chunks * chunk_ns)
+
+
+def test_gpus_that_share_a_nic_have_a_channel_each() -> None:
+    model = replace(server(LocalKind.MESH), nics=4, nic_of_gpu=(0, 0, 1, 1, 2, 2, 3, 3))
+    number = np.arange(16, dtype=np.int32)
+    hosts = RankHosts(model, number // 8, number // 8, number % 8 // 2, 400e9)
+    job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 16, "size": "1GB"})
+    made, _ = tuned_job(job, hosts, merges=True)
+    assert (made.channels, made.group) == (8, 8)
