@@ -16,10 +16,12 @@ PUBLISHED = (
     "links_collectives",
     "simgrid",
     "validation",
+    "validation_collectives",
 )
 """Those whose data and pages are in the tree; the pages of others are printed."""
 
 PRINTED = ("steering", "hashing", "cables", "read_delay", "te_placing")
 STUDIES = {name: f"bench.{name}" for name in (*PUBLISHED, *PRINTED)} | {
-    "validation": "bench.validation.study"
+    "validation": "bench.validation.study",
+    "validation_collectives": "bench.validation.collectives",
 }

@@ -26,7 +26,7 @@ def training_basis(spec: TrainingSpec, seed: int = 1) -> tuple[str, ...]:
     """Sentences that begin with "predicted" or "assumed"."""
     lines = list(speed_basis(spec.gpu, spec.gpu_flops, spec.precision))
     if spec.tensor > 1:
-        origin = "given" if spec.nvlink else spec.gpu or "an H100's"
+        origin = "the job's or its servers'" if spec.nvlink else spec.gpu or "an H100's"
         lines.append(
             f"assumed: NVLink carries {spec.nvlink_bps / 1e9:g} GB/s of a GPU one way ({origin}), "
             f"and {spec.tensor_overlap / 1e4:g}% of tensor parallel traffic is hidden"
