@@ -265,8 +265,9 @@ def test_ranks_of_one_server_send_each_other_no_packet_and_end_with_every_byte()
     shape = {"kind": "clos", "racks": 2, "servers_per_rack": 1, "nics_per_server": 2}
     two = LabSpec.model_validate({"name": "t", "dilation": DILATION, "fabric": shape})
     hosts = type_of_server(gpus=2, nics=2, launch="8us", step="14us", latency="3us")
-    keys = {"pattern": "alltoall", "ranks": 4, "size": "400KB", "iterations": 2}
-    job = JobSpec.model_validate(keys | {"host_model": hosts, "warmup_iterations": 0})
+    keys = {"pattern": "alltoall", "algorithm": "direct", "ranks": 4, "size": "400KB"}
+    keys |= {"iterations": 2, "warmup_iterations": 0}
+    job = JobSpec.model_validate(keys | {"host_model": hosts})
     lab = Servers([plan_job(build_fabric(two), job)], {})
     lab.run(lambda: len(lab.told) >= 8 and lab.idle)
     over_network = lab.plan.over_network

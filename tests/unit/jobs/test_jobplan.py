@@ -207,7 +207,8 @@ def test_two_nics_of_one_server_may_send_to_each_other() -> None:
 
 def test_a_host_model_makes_of_a_collective_what_nccl_does_in_the_lab_too() -> None:
     hosts = server(gpus=2, nics=2, launch="8us", step="14us", cap="200G")
-    plan = plan_job(fabric(), job(host_model=hosts, size="32MB"))
+    keys = {"algorithm": "ring", "protocol": "simple", "size": "32MB"}
+    plan = plan_job(fabric(), job(host_model=hosts, **keys))
     assert plan.hosts is not None and plan.hosts.cost is not None
     assert (plan.job.channels, plan.job.group) == (2, 2)
     assert "launch 8us" in plan.hosts.words and "NICs send 200G" in plan.hosts.words
