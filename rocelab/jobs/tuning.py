@@ -215,7 +215,7 @@ def tuned_job(job: JobSpec, hosts: RankHosts, *, merges: bool) -> tuple[JobSpec,
         group,
         nic_gbs,
         nic_gbs if local is None else local.bandwidth_bps / 8e9,
-        job.channels or rails,
+        job.channels or group,
     )
     if job.algorithm in IN_SWITCH and not merges:
         raise InputError(
