@@ -82,8 +82,8 @@ def run(
 
     Lines are prefixed with the server where there are several programs. When one fails, the others
     are ended, and its code is the exit code. When all have ended, their connections are listed on
-    stderr: goodput, retransmissions, round trips, stalls. Faults by hand may break the lab
-    meanwhile. Ctrl-C ends the programs and all that they started; so does the end of this command,
+    stderr: goodput, retransmissions, round trips, stalls. Faults by hand may break the lab during
+    the run. Ctrl-C ends the programs and all that they started; so does the end of this command,
     however it ends.
     """
     from rocelab.base.documents import to_json

@@ -58,8 +58,8 @@ def traffic(
     rocelab traffic --pattern incast --ranks 4 --duration 20ms --dcqcn sigcomm15
 
     With --allow-faults, `rocelab fault inject` and the page of `rocelab live` may break the lab
-    meanwhile. The result is then marked disturbed, by what, when and how long, and never counts as
-    one of the undisturbed lab.
+    during the run. The result is then marked as disturbed, with what disturbed it, when and for how
+    long, and never counts as one of the undisturbed lab.
 
     Exits 0 when measured, disturbed or not, 1 when a queue pair failed, 2 when the input is wrong,
     3 when this machine could not carry the run: its figures are then invalid.

@@ -101,6 +101,11 @@ class _MeasuredPhase:
         return name if self.where or jobs == 1 else f"job {self.job + 1}"
 
     @property
+    def place(self) -> str:
+        """`phase shared, job 2`; of the jobs of an only phase `job 2`."""
+        return f"phase {self.label}" if self.where else self.label
+
+    @property
     def figures(self) -> FigureSummary:
         return self.summary.figures[self.job]
 
@@ -212,7 +217,7 @@ def _jobs(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> Iterator[s
     yield _fair(worst)
     slower = _slower(phases, worst)
     held_back = held_back_clause(slower.report)
-    yield f"in {slower.name} {held_back}" if held_back and slower.name else held_back
+    yield f"in {slower.place}, {held_back}" if held_back and slower.name else held_back
 
 
 def _median(phase: _MeasuredPhase, kpi: str) -> float | None:
@@ -278,7 +283,7 @@ def _reached(phase: _MeasuredPhase) -> str:
     kpi = next((kpi for kpi in COMPARED if _median(phase, kpi) is not None), None)
     if kpi is None:
         return ""
-    where = f" in {phase.name}" if phase.name else ""
+    where = f" in {phase.place}" if phase.name else ""
     return f"{KPIS[kpi].title.lower()} {format_kpi(kpi, _median(phase, kpi))}{where}"
 
 

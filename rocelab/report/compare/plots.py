@@ -56,7 +56,9 @@ def by_queue_pairs(comparison: Comparison) -> Figure | None:
             axis.grid(axis="y", color=GRID, linewidth=0.6)
         grid[0][column].set_title(f"{placement} placement")
         line_rate = comparison.nic_rate_bps / 8 / 10**9
-        grid[0][column].axhline(line_rate, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+        grid[0][column].axhline(
+            line_rate, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), label="a NIC's rate"
+        )
         grid[1][column].axhline(1, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         for axis in grid[:, column]:
             axis.set_ylim(bottom=0)

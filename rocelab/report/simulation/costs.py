@@ -57,10 +57,10 @@ def _most_expensive(cost: WhatIf, job: JobCost) -> str:
 
 def _slower(job: JobCost) -> str:
     if job.during_s is None:
-        return "it makes no progress meanwhile"
+        return "it makes no progress during the failure"
     if job.during_s <= job.before_s:
         return ""
-    return f"its iterations take {share(job.during_s / job.before_s - 1)} longer meanwhile"
+    return f"its iterations take {share(job.during_s / job.before_s - 1)} longer during the failure"
 
 
 def outlook_answer(outlook: Outlook) -> Answer:

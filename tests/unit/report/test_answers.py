@@ -247,7 +247,7 @@ def test_phases_of_jobs_are_compared_with_the_first() -> None:
     halved = phases_sample.of_jobs("shared", phases_sample.idle(5.5))
     whole = phases_sample.of_jobs("idle", phases_sample.idle())
     assert answer(phases_sample.result((whole, halved))).sentence.startswith(
-        "Bus bandwidth 11 GB/s in idle, 5.5 GB/s in shared (-50%); in shared nothing was dropped, "
+        "Bus bandwidth 11 GB/s in idle, 5.5 GB/s in shared (-50%); in phase shared, nothing was dropped, "
     )
 
 
@@ -324,13 +324,13 @@ def test_what_an_event_costs_is_said_of_the_job_that_pays_most() -> None:
     text = what_if_answer(cost(COST)).sentence
     assert text == (
         "Hosts take no time: drain ctsw7: llama loses 30.2 min or 8.1 GPU-h; its iterations take "
-        "25% longer meanwhile; "
+        "25% longer during the failure; "
         "no job restarts."
     )
     restarts = replace(COST, restarted=True, during_s=None)
     text = what_if_answer(cost(restarts, replace(COST, job="b", gpu_hours=1.0))).sentence
     assert "llama loses most" in text
-    assert text.endswith("it makes no progress meanwhile; 1 of 2 jobs restart.")
+    assert text.endswith("it makes no progress during the failure; 1 of 2 jobs restart.")
     free = what_if_answer(cost(replace(COST, extra_s=0.0, during_s=2.0)))
     assert free.sentence == "Hosts take no time: drain ctsw7: no job loses time; no job restarts."
 
