@@ -247,7 +247,8 @@ def test_phases_of_jobs_are_compared_with_the_first() -> None:
     halved = phases_sample.of_jobs("shared", phases_sample.idle(5.5))
     whole = phases_sample.of_jobs("idle", phases_sample.idle())
     assert answer(phases_sample.result((whole, halved))).sentence.startswith(
-        "Bus bandwidth 11 GB/s in idle, 5.5 GB/s in shared (-50%); in phase shared, nothing was dropped, "
+        "Bus bandwidth 11 GB/s in idle, 5.5 GB/s in shared (-50%); "
+        "in phase shared, nothing was dropped, "
     )
 
 
