@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.collection import uncollected
 from rocelab.base.options import member_of, of_option
 from rocelab.base.quantities import Unit, duration, rate, share, size
 from rocelab.base.wording import counted
 from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, lab_file
 from rocelab.cli.carving import print_profiles
-from rocelab.cli.collection import uncollected
 from rocelab.cli.options import choice
 from rocelab.report.console import err, progress_bars, say, show_blocks, write
 from rocelab.report.document import Column, Table, columns

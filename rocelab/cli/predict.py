@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.collection import uncollected
 from rocelab.cli.arguments import (
     JsonOption,
     LabArgument,
@@ -13,7 +14,6 @@ from rocelab.cli.arguments import (
     file_of,
     running_or_planned,
 )
-from rocelab.cli.collection import uncollected
 from rocelab.cli.options import named_options, takes_options
 from rocelab.cli.unprivileged import take_rights_for
 from rocelab.labfile.schemes.scheme_spec import predictable_kinds

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.collection import uncollected
 from rocelab.cli.arguments import (
     ForceOption,
     JsonOption,
@@ -19,7 +20,6 @@ from rocelab.cli.arguments import (
     file_of,
     lab_file,
 )
-from rocelab.cli.collection import uncollected
 from rocelab.cli.options import named_options, option_of, takes_options
 from rocelab.labfile.schemes.scheme_spec import SCHEMES
 from rocelab.report.console import err, progress_bars, show_document, write, write_json

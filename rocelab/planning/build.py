@@ -13,6 +13,7 @@ from ipaddress import ip_network
 from itertools import chain
 from typing import NamedTuple
 
+from rocelab.base.collection import uncollected
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
 from rocelab.fabrics.addressing import (
@@ -51,7 +52,8 @@ def build_fabric(spec: LabSpec) -> Fabric:
         return adopted_fabric(spec, spec.fabric)
     if isinstance(spec, NetworksLabSpec):
         return merged(spec, [build_fabric(network) for network in spec.networks.values()])
-    made = with_tenants(configured(_planned(spec)))
+    with uncollected():
+        made = with_tenants(configured(_planned(spec)))
     return observed(made, spec.observed) if isinstance(spec, ObservedLabSpec) else made
 
 
