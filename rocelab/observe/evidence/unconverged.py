@@ -13,7 +13,6 @@ from rocelab.base.errors import RocelabError
 from rocelab.base.outputs import Folder, OutputPlace
 from rocelab.lab.convergence import SHOWN, NotConvergedError
 from rocelab.lab.lab import PlannedLab, RunningLab
-from rocelab.observe.evidence.bundle import INDEX, collect_evidence
 from rocelab.planning.fabric import Fabric
 
 RESULTS = OutputPlace(Path("results"))
@@ -26,6 +25,8 @@ def keep_unconverged(lab: PlannedLab[RunningLab], folder: Folder | OutputPlace =
     `nodes_concerned`, in a new folder `failed-up-LAB-TIME` in `folder`. The error names it."""
 
     def keep(running: RunningLab, error: NotConvergedError) -> str:
+        from rocelab.observe.evidence.bundle import INDEX, collect_evidence
+
         place = folder / f"failed-up-{lab.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         nodes = nodes_concerned(lab.fabric, error)
         try:
