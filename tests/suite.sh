@@ -13,7 +13,7 @@ as_root=("${@:2}")
 said=results/test-unit.log
 not_measured=results/not-measured.txt
 said_by_half=results/test-unit-half.log
-half="^(sim|jobs|hosts|routes|prediction|planning)/"
+half="^(bench|hosts|jobs|planning|prediction|report|results|routes|sim)/"
 failed=0
 
 family() { # ids of these processes and of all that they have started
