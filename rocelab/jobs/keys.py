@@ -82,8 +82,9 @@ KEYS: Mapping[str, JobKey] = {
         "NAME",
         "For an allreduce: ring, tree, hierarchical; with an NVLink switch (--host-model) nvls or "
         "nvls-tree, nvls also for an allgather or reducescatter, and collnet, where the network's "
-        "switches reduce. For an alltoall: direct, hierarchical; with --host-model pxn.",
-        ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "collnet", "direct", "pxn"),
+        "switches reduce; pat for an allgather or reducescatter. For an alltoall: direct, "
+        "hierarchical; with --host-model pxn.",
+        ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "collnet", "pat", "direct", "pxn"),
     ),
     "protocol": JobKey(
         "protocol",

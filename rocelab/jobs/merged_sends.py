@@ -82,7 +82,9 @@ def sends_of(
             )
         case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL and group is not None:
             return _hierarchical(ranks, channels, size_bytes, group)
-        case Pattern.ALLREDUCE | Pattern.REDUCESCATTER | Pattern.ALLGATHER:
+        case Pattern.ALLREDUCE | Pattern.REDUCESCATTER | Pattern.ALLGATHER if (
+            algorithm is not Algorithm.PAT
+        ):
             return _ring(pattern, _rings(ranks, group or ranks, channels, mesh=mesh), size_bytes)
         case Pattern.BROADCAST:
             rings = _rings(ranks, group or ranks, channels, mesh=mesh)
@@ -125,7 +127,7 @@ def _exchanged(pattern: Pattern, ranks: int, size_bytes: int, seed: int) -> Long
 
 
 def _sums_of_schedule(planned: Schedule) -> Sends:
-    """The sums of a plug-in's schedule."""
+    """The sums of a schedule."""
     pairs: dict[tuple[int, int], list[int]] = {}
     rounds: list[int] = []
     for send in planned.sends:
@@ -245,6 +247,13 @@ def sends_in_order(job: JobSpec, iterations: int, *, contended: bool = False) ->
         check_exchanged(iterations * once)
         return iterations * once
     sends = iterations * once
+    if job.algorithm is Algorithm.PAT:
+        if sends > MOST_IN_TURN:
+            raise InputError(
+                f"{job.pattern} in pat is {sends:,} sends; at most {MOST_IN_TURN:,} are simulated",
+                hint="use fewer ranks or iterations, or a ring",
+            )
+        return sends
     part_bytes = _part_bytes(job, job.size)
     overtaking = job.pattern is Pattern.ALLREDUCE and job.algorithm in OVERTAKING
     if (

@@ -54,6 +54,7 @@ BASE_US: dict[Algorithm, _Three] = {
     Algorithm.NVLS: (0.0, 0.0, 8.4),
     Algorithm.NVLS_TREE: (0.0, 0.0, 8.4),
     Algorithm.COLLNET: (0.0, 0.0, 8.4),
+    Algorithm.PAT: (0.0, 0.0, 8.0),
 }
 """Once a collective (baseLatencies). NCCL has that of reductions in switches in their steps: it is
 taken from these below, so that a host's launch counts for them too."""
@@ -64,6 +65,7 @@ LOCAL_US: dict[Algorithm, _Three] = {
     Algorithm.NVLS: (0.0, 0.0, 25.0 - 8.4),
     Algorithm.NVLS_TREE: (0.0, 0.0, 25.0 - 8.4),
     Algorithm.COLLNET: (0.0, 0.0, 3.7),
+    Algorithm.PAT: (0.0, 0.0, 4.0),
 }
 """A step over NVLink (hwLatencies)."""
 
@@ -76,6 +78,7 @@ NETWORK_US: dict[Algorithm, _Three] = {
     Algorithm.NVLS: (0.0, 0.0, 18.0),
     Algorithm.NVLS_TREE: (0.0, 0.0, 20.9),
     Algorithm.COLLNET: (0.0, 0.0, 31.0 - 8.4),
+    Algorithm.PAT: (0.0, 0.0, 14.0 / 3.5),
 }
 """A step over the network (hwLatencies)."""
 
@@ -89,6 +92,12 @@ Blackwell, Hopper, Ampere."""
 
 LL128_SHARE = 0.92
 """Of a ring's bandwidth that LL128 is taken to reach."""
+
+PAT_SHARE = 0.75
+"""Of a ring's bandwidth that PAT is taken to reach."""
+
+PAT_RANK_US = 2.8
+"""What each rank adds to PAT's latency, besides its steps."""
 
 TREE_SHARE = 0.92
 TREE_LL_SHARE = 1 / 3.8
@@ -189,6 +198,8 @@ def algorithms_of(pattern: Pattern, shape: Shape, model: HostModel) -> tuple[Alg
     names = [Algorithm.RING]
     if pattern is Pattern.ALLREDUCE:
         names.append(Algorithm.TREE)
+    if shape.ranks == 1 and Algorithm.PAT in kind_of(pattern).algorithms:
+        names.append(Algorithm.PAT)
     kind = Algorithm.NVLS if shape.domains == 1 else Algorithm.NVLS_TREE
     if reduces and shape.ranks > 2 and kind in kind_of(pattern).algorithms:
         names.append(kind)
@@ -340,20 +351,25 @@ def tune(
             hint=f"it has {listed(pairs, 'and')}",
         )
     name, kind = min(times, key=times.__getitem__)
-    return replace(tuned(name, kind, model), fill_ns=_fill_ns(name, size_bytes, shape))
+    cost = tuned(name, kind, model, shape.all_ranks)
+    return replace(cost, fill_ns=_fill_ns(name, size_bytes, shape))
 
 
-def tuned(algorithm: Algorithm, protocol: Protocol, model: HostModel) -> Tuned:
-    """What an algorithm in a protocol costs on servers of a model."""
+def tuned(algorithm: Algorithm, protocol: Protocol, model: HostModel, ranks: int = 0) -> Tuned:
+    """What an algorithm in a protocol costs `ranks` ranks on servers of a model."""
     launch, step, local = (
         _of(table, algorithm, protocol) / _simple_ring(table)
         for table in (BASE_US, NETWORK_US, LOCAL_US)
     )
     share = WIRE_SHARE[protocol]
+    of_ranks_ns = 0.0
+    if algorithm is Algorithm.PAT:
+        share *= PAT_SHARE
+        of_ranks_ns = ranks * PAT_RANK_US / 14.0 * model.step_ns
     return Tuned(
         algorithm,
         protocol,
-        launch * model.launch_ns,
+        launch * model.launch_ns + of_ranks_ns,
         step * model.step_ns,
         local * (0.0 if model.local is None else model.local.latency_ns),
         share * (NVLS_EFFICIENCY if algorithm in IN_NVLINK else 1.0),
@@ -390,7 +406,7 @@ def estimate_us(
     protocol: Protocol,
 ) -> float:
     """NCCL's estimate of the time of a collective, in microseconds, by its own latencies."""
-    cost = tuned(algorithm, protocol, _as_nccl_knows(model))
+    cost = tuned(algorithm, protocol, _as_nccl_knows(model), shape.all_ranks)
     ranks, domains = shape.all_ranks, shape.domains
     steps = round(kind_of(pattern).busbw_factor(ranks) * ranks)
     bus_gbs = shape.local_gbs if domains == 1 else min(shape.local_gbs, shape.nic_gbs)
@@ -406,6 +422,9 @@ def estimate_us(
             bus_gbs = _tree_gbs(bus_gbs, size_bytes, shape, protocol)
             latency_us += 2 * ((shape.ranks - 1) * local_us + log * network_us)
             return latency_us + size_bytes / (1e3 * bus_gbs / 2)
+        case Algorithm.PAT:
+            latency_us += log * network_us
+            return latency_us + size_bytes * steps / ranks / (1e3 * bus_gbs * PAT_SHARE)
         case Algorithm.NVLS | Algorithm.NVLS_TREE:
             # Of two domains each sends the other the buffer once.
             share = 1.0 if domains == 2 else steps / ranks
@@ -446,7 +465,7 @@ def _pairs(
 ) -> Iterator[tuple[Algorithm, Protocol]]:
     over_nvlink = model.local is not None and model.local.kind is not LocalKind.PCIE
     for algorithm in algorithms_of(pattern, shape, model):
-        if algorithm in IN_SWITCH:
+        if algorithm in IN_SWITCH | {Algorithm.PAT}:
             yield algorithm, Protocol.SIMPLE
             continue
         yield algorithm, Protocol.LL

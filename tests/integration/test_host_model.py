@@ -3,6 +3,8 @@ without one."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from rocelab.jobs.job import JobSpec
@@ -29,15 +31,17 @@ VETH_NS = 10.0
 """A lab's veth pairs have no length, and the engine needs one."""
 
 
-def test_an_allreduce_with_hosts_takes_what_packets_take(make_lab: MakeLab) -> None:
+def test_jobs_with_hosts_take_what_packets_take(make_lab: MakeLab) -> None:
     lab = make_lab("t-hosts", LAB)
     lab.start()
-    job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 8, "size": "2MB"})
-    report = measured(lambda: run_job(lab, job))
-    assert report.hosts.startswith("hosts as four in ring, protocol ll128")
-    assert report.valid
     options = Options(engine=Engine.PACKETS, hop_latency_ns=VETH_NS)
-    (packets,) = simulate(lab.fabric.spec, [collective_job(job)], options).jobs
-    simulated = packets.headline("iteration_time").modelled.median
-    # As docs/agreement.md, and what a machine that has run tests for minutes adds to a step.
-    assert report.headline("iteration_time").modelled.median == pytest.approx(simulated, rel=0.1)
+    for pattern, way in (("allreduce", "ring, protocol ll128"), ("alltoall", "pxn")):
+        job = JobSpec.model_validate({"pattern": pattern, "ranks": 8, "size": "2MB"})
+        report = measured(partial(run_job, lab, job))
+        assert report.hosts.startswith(f"hosts as four in {way}")
+        assert report.valid
+        (packets,) = simulate(lab.fabric.spec, [collective_job(job)], options).jobs
+        simulated = packets.headline("iteration_time").modelled.median
+        # As docs/agreement.md, and what a machine that has run tests for minutes adds to a step.
+        taken = report.headline("iteration_time").modelled.median
+        assert taken == pytest.approx(simulated, rel=0.1)

@@ -31,7 +31,7 @@ class AllReduce(JobPattern):
     """
 
     place = 0
-    algorithms = frozenset(Algorithm) - {Algorithm.DIRECT, Algorithm.PXN}
+    algorithms = frozenset(Algorithm) - {Algorithm.DIRECT, Algorithm.PAT, Algorithm.PXN}
     is_in_ring_order = True
     has_few_peers = True
 

@@ -38,6 +38,10 @@ class Algorithm(StrEnum):
     COLLNET = "collnet"
     """Reduced and copied by the network's switches (SHARP), a rail at a time."""
 
+    PAT = "pat"
+    """In aggregated trees (Jeaugey 2025, `PAT: a new algorithm for all-gather and reduce-scatter
+    operations at scale`), among servers of one rank each."""
+
     DIRECT = "direct"
     """An AlltoAll(v) in which each rank sends by its own NIC."""
 

@@ -82,6 +82,25 @@ def add_ring(
                 chain(sends, path_of(rotated(order, order.index(owner))), chunk)
 
 
+def add_aggregated(sends: list[Send], ranks: int, size_bytes: int, *, reduces: bool) -> None:
+    """Add the trees of all chunks, each binomial from its owner, farthest ranks first: in each step
+    a rank sends another all chunks that take this way at once. reduces: the same backwards."""
+    chunks = split(size_bytes, ranks)
+    distances = [2**step for step in range((ranks - 1).bit_length())]
+    arrived: list[tuple[int, ...]] = [()] * ranks
+    for distance in distances if reduces else reversed(distances):
+        holders = range(0, ranks - distance, 2 * distance)
+        step: list[tuple[int, int]] = []
+        for rank in range(ranks):
+            far = (rank + distance) % ranks
+            source, target = (far, rank) if reduces else (rank, far)
+            size = sum(chunks[rank - holder] for holder in holders)
+            if size:
+                step.append((target, add(sends, source, target, size, arrived[source])))
+        for target, send in step:
+            arrived[target] += (send,)
+
+
 def exchange(sends: list[Send], rows: Sequence[Sequence[int]], call: Call) -> None:
     """Add the sends of an AlltoAll(v) of bytes [source][destination]."""
     group = call.group or 1

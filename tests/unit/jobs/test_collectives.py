@@ -27,7 +27,8 @@ from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm, Call, Send
 from rocelab.jobs.patterns.building import PIECE_BYTES
 from rocelab.jobs.patterns.mesh import cycles
 
-IN_LABS = sorted({*Algorithm} - IN_SWITCH)
+IN_LABS = sorted({*Algorithm} - IN_SWITCH - {Algorithm.PAT})
+"""Those whose sends that wait for one another carry the same bytes."""
 RANKS = st.integers(2, 17)
 SIZES = st.integers(1, 10**6)
 PIECES = st.integers(1, 8 * PIECE_BYTES)
@@ -461,3 +462,31 @@ def test_rings_through_meshes_take_each_link_once_each_way_and_stay_on_rails(gro
                 assert source % group == target % group
     assert set(links.values()) == {1}
     assert len(links) == 4 * group * (group - 1)
+
+
+@given(st.integers(2, 40), st.integers(1, 10**6))
+def test_aggregated_trees_gather_what_they_have_in_few_steps(ranks: int, size: int) -> None:
+    own = [size * (rank + 1) // ranks - size * rank // ranks for rank in range(ranks)]
+    held = list(own)
+    planned = schedule(Pattern.ALLGATHER, ranks, size, algorithm=Algorithm.PAT)
+    rounds: list[int] = []
+    for send in planned.sends:
+        before = [planned.sends[number] for number in send.after]
+        assert all(earlier.destination == send.source for earlier in before)
+        arrived = sum(earlier.size_bytes for earlier in before)
+        assert send.size_bytes <= own[send.source] + arrived
+        held[send.destination] += send.size_bytes
+        rounds.append(1 + max((rounds[number] for number in send.after), default=0))
+    assert held == [size] * ranks
+    assert max(rounds) <= (ranks - 1).bit_length()
+
+
+@given(st.integers(2, 40), st.integers(1, 10**6))
+def test_aggregated_trees_scatter_the_way_they_gather_backwards(ranks: int, size: int) -> None:
+    gathered, scattered = (
+        schedule(pattern, ranks, size, algorithm=Algorithm.PAT).sends
+        for pattern in (Pattern.ALLGATHER, Pattern.REDUCESCATTER)
+    )
+    forth = Counter((send.source, send.destination, send.size_bytes) for send in gathered)
+    back = Counter((send.destination, send.source, send.size_bytes) for send in scattered)
+    assert forth == back

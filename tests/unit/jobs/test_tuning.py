@@ -264,3 +264,14 @@ def test_gpus_that_share_a_nic_have_a_channel_each() -> None:
     job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 16, "size": "1GB"})
     made, _ = tuned_job(job, hosts, merges=True)
     assert (made.channels, made.group) == (8, 8)
+
+
+def test_aggregated_trees_are_among_servers_of_one_rank() -> None:
+    alone = Shape(64, 1, 48, 370)
+    taken = tune(Pattern.ALLGATHER, 2**23, alone, server())
+    assert (taken.algorithm, taken.protocol) == (Algorithm.PAT, Protocol.SIMPLE)
+    # 8 us, 2.8 for each rank; a step is a ring's over 3.5.
+    assert taken.launch_ns == pytest.approx(8000 + 64 * 2800)
+    assert taken.step_ns == pytest.approx(4000)
+    with pytest.raises(InputError, match="allgather has no pat"):
+        tune(Pattern.ALLGATHER, 2**23, MANY, server(), Algorithm.PAT)
