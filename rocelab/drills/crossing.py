@@ -8,16 +8,18 @@ do. Pure, but for the tables.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import cycle, islice, zip_longest
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed
 from rocelab.drills.plan import ProbePhase
 from rocelab.faults.base import LinksFault, Timed
-from rocelab.jobs.flow import ProbeStream, permutation
+from rocelab.jobs.flow import FIRST_QP, ProbeStream, permutation
+from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.linux.fibtable import FibOf
 from rocelab.planning.fabric import DirectedLink, Direction, Fabric
 from rocelab.prediction.matrix import row_of_probe
@@ -27,8 +29,7 @@ from rocelab.traffic.demand import probe_demands
 Path = tuple[DirectedLink, ...]
 
 _DRAWN = 4096
-"""Flows that are drawn to find some that cross: in a fabric of 252 racks with 18 uplinks each,
-about two cross a link for each time that all servers send once."""
+"""Flows that are drawn to find some that cross."""
 
 
 def crossing_flows(lab: Fabric, phase: ProbePhase, fib_of: FibOf) -> tuple[ProbeStream, ...]:
@@ -50,9 +51,7 @@ def crossing_flows(lab: Fabric, phase: ProbePhase, fib_of: FibOf) -> tuple[Probe
     for path in paths:
         loads.update(path)
     queue_pairs = {flow.dest_qp for flow in flows}
-    traffic = phase.traffic
-    drawn = permutation(fabric, _DRAWN, traffic.rate_pps, traffic.payload, traffic.seed + 1)
-    others = _alternating(zip(drawn, _paths(fabric, drawn, fib_of), strict=True), broken)
+    others = _others(lab, phase, broken, fib_of)
     for place in reversed([place for place, across in enumerate(crosses) if not across]):
         loads.subtract(paths[place])
         for flow, path in others:
@@ -62,7 +61,7 @@ def crossing_flows(lab: Fabric, phase: ProbePhase, fib_of: FibOf) -> tuple[Probe
         else:
             raise InputError(
                 f"{sum(crosses)} of {len(flows)} flows cross {_named(broken)}, and crossing asks "
-                f"for {wanted}: no other of {_DRAWN:,} drawn flows does that its links can carry",
+                f"for {wanted}: no other of {2 * _DRAWN:,} drawn flows does that links can carry",
                 hint="break a link between servers of two racks, or lower crossing, "
                 "traffic.rate_pps or traffic.payload in a copy of the drill",
             )
@@ -72,6 +71,35 @@ def crossing_flows(lab: Fabric, phase: ProbePhase, fib_of: FibOf) -> tuple[Probe
         if sum(crosses) == wanted:
             break
     return tuple(flows)
+
+
+def _others(
+    lab: Fabric, phase: ProbePhase, broken: frozenset[str], fib_of: FibOf
+) -> Iterator[tuple[ProbeStream, Path]]:
+    """Flows that cross, with their paths: first of any pairs of servers, then, with further source
+    ports, of those of which one hangs on a switch with a broken link."""
+    fabric, traffic = phase.fabric, phase.traffic
+    drawn = permutation(fabric, _DRAWN, traffic.rate_pps, traffic.payload, traffic.seed + 1)
+    yield from _alternating(zip(drawn, _paths(fabric, drawn, fib_of), strict=True), broken)
+    broken_links = [lab.link_by_name[name] for name in broken]
+    ends = {node for link in broken_links for node in (link.a.node, link.b.node)}
+
+    def is_near(flow: ProbeStream) -> bool:
+        nics = ((flow.source, flow.source_nic), (flow.destination, flow.destination_nic))
+        links = (link for name, number in nics for link in fabric.nics(name)[number - 1].links)
+        return any(link.b.node in ends for link in links)
+
+    near = list(filter(is_near, drawn))
+    rng = random.Random(traffic.seed)  # noqa: S311 - repeatable draws, not secrets
+    more = [
+        replace(
+            flow,
+            sport=FIRST_SPORT + rng.randrange(SPORTS),
+            dest_qp=rng.randrange(FIRST_QP, QPN_LIMIT),
+        )
+        for flow in islice(cycle(near), _DRAWN)
+    ]
+    yield from _alternating(zip(more, _paths(fabric, more, fib_of), strict=True), broken)
 
 
 def _broken(lab: Fabric, faults: Iterable[Timed]) -> frozenset[str]:

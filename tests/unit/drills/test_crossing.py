@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
@@ -20,7 +22,13 @@ from rocelab.routes.planned import planned_fibs
 LAB = {"name": "mine", "fabric": {"racks": 6, "spines": 4, "servers_per_rack": 2}}
 
 
-def drill(flows: int = 6, crossing: int = 4, lab: object = LAB, **fault: object) -> PlannedDrill:
+def drill(
+    flows: int = 6,
+    crossing: int = 4,
+    lab: object = LAB,
+    phase: Mapping[str, object] = MappingProxyType({}),
+    **fault: object,
+) -> PlannedDrill:
     spec = PhaseDrillSpec.model_validate(
         {
             "name": "flap",
@@ -28,6 +36,7 @@ def drill(flows: int = 6, crossing: int = 4, lab: object = LAB, **fault: object)
             "traffic": {"flows": flows},
             "crossing": crossing,
             "faults": [{"kind": "carrier-down", "at": "1s", "lasts": "1s", **fault}],
+            **phase,
         }
     )
     return plan_drill(spec.with_phases(), plan(LabSpec.model_validate(lab)))
@@ -72,6 +81,16 @@ def test_flows_that_cross_already_are_kept() -> None:
     (phase,) = planned.phases
     assert isinstance(phase, ProbePhase)
     assert chosen(planned).flows == phase.flows
+
+
+def test_pairs_near_the_link_get_further_source_ports() -> None:
+    """Of 4,096 flows between all racks some 340 cross."""
+    slow = {"traffic": {"flows": 800, "rate_pps": 50, "payload": "64B"}}
+    sampled = {**slow, "measure": {"sampling_interval": "100ms"}}
+    planned = drill(crossing=600, link="rtsw1:ctsw2", phase=sampled)
+    phase = chosen(planned)
+    assert len(directions_across(planned.fabric, phase, "rtsw1:ctsw2")) == 600
+    assert len({flow.dest_qp for flow in phase.flows}) == 800
 
 
 def test_a_link_gets_no_more_flows_than_it_carries() -> None:
