@@ -4,7 +4,7 @@ differ; and which expectations were missed."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rocelab.base.quantities import Unit, change, duration
@@ -319,8 +319,18 @@ def _figures(phase: _MeasuredPhase, repeats: Sequence[RepeatTable]) -> tuple[Car
         if not verdict.passed
     }
     names = OF_PROGRAMS if summary.has_programs else OF_JOBS if summary.has_jobs else OF_PROBES
-    cards = [_card(rows[name], missed) for name in names if name in rows and rows[name].n]
+    chosen = [rows[name] for name in names if name in rows and rows[name].n]
+    cards = [_card(_with_metric(row, phase.run), missed) for row in chosen]
     return tuple(cards[:MOST_FIGURES])
+
+
+def _with_metric(row: FigureRow, run: PhaseRun) -> FigureRow:
+    """A figure of the first metric of programs by the metric's own name and unit."""
+    if run.programs is None or not row.name.startswith("metric_"):
+        return row
+    series = run.programs.metrics[0]
+    title = row.title.replace("First metric", series.name)
+    return replace(row, title=title, value=f"{row.value} {series.unit}".strip())
 
 
 def _card(row: FigureRow, missed: dict[str, str]) -> Card:

@@ -173,6 +173,8 @@ def test_a_result_is_read_back_judged_and_shown(tmp_path: Path) -> None:
         "Carrier-down of srv2-1:rtsw2: 1 of 2 connections stalled, for up to 2 s; "
         "step at most 2.5 s, in the median 0.2 s"
     )
+    cards = [(card.title, card.value) for card in answer.figures]
+    assert cards[:2] == [("step, maximum", "2.50 s"), ("step, median", "0.15 s")]
     page = html(drill_document(whole))
     for text in (
         "srv2-1:rtsw2",
