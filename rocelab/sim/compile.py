@@ -59,7 +59,7 @@ class Chains:
     tokens: Longs
     """Chunks that begin on each hop if a chain is a ring, else 0, C."""
     ranks: Longs
-    """How many ranks send in each chain, C."""
+    """How many ranks send in each ring, 0 for other chains, C."""
 
     def timed(self, program: Program, flow_s: Floats) -> Program:
         """The program with the latency of its chains: rounds times the mean of `flow_s` (F) over
@@ -321,9 +321,11 @@ def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
     np.maximum.at(most, of_send[members], rounds[members])
     tokens = np.array([send.tokens for send in sends], np.int64)
     hops = _column(counts, [1 if send.hops is None else send.hops for send in sends])
+    tokens = np.repeat(tokens, chains)
+    members = members[tokens[of_send[members]] > 0]
     ends = of_send[members] * 2**32 + _joint([send.source for send in sends])[members]
     ranks = np.bincount(np.unique(ends) // 2**32, minlength=len(task))
-    return Chains(of_send, hops, task, most, np.repeat(tokens, chains), ranks)
+    return Chains(of_send, hops, task, most, tokens, ranks)
 
 
 def _added(values: Longs, place: Longs, places: int) -> Longs:

@@ -633,6 +633,9 @@ class Simulation:
 
     def _limits(self) -> Limits | None:
         """The flows that their windows may hold back."""
+        packets = np.bincount(self.program.flow, self.compiled.packets)
+        if packets.max(initial=0.0) <= min(job.transport.window for job in self.jobs):
+            return None
         return limits_of(self.windowed, self.whole_paths, self.capacity_bps)
 
     @cached_property

@@ -37,7 +37,7 @@ def slowest_flows(
     (sent,) = np.nonzero(is_listed[program.flow])
     sent = sent[np.argsort(program.flow[sent], kind="stable")]
     task = np.searchsorted(program.first_transfer, sent, side="right") - 1
-    rows = []
+    slowdown, rows = times.slowdown, []
     for flow in order.tolist():
         begin, end = np.searchsorted(program.flow[sent], (flow, flow + 1))
         transfers, of_task = sent[begin:end], task[begin:end]
@@ -56,7 +56,7 @@ def slowest_flows(
                 start_ns=_known(outcome.start_s[of_task].min() * NS),
                 over_ns=_known(over_s[transfers].max() * NS),
                 longest_ns=_known(times.took_s[worst] * NS),
-                slowdown=None if simulation.is_merged[job] else _known(times.slowdown[worst]),
+                slowdown=None if simulation.is_merged[job] else _known(slowdown[worst]),
                 links=tuple(dict.fromkeys(map(simulation.link_name, sends.tolist()))),
             )
         )
