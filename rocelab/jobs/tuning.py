@@ -381,7 +381,7 @@ def _fill_ns(algorithm: Algorithm, size_bytes: int, shape: Shape) -> float:
     """What the pipeline of a switch that reduces takes to fill: each chunk passes all stages, and
     only the slowest counts as bytes of the collective. In one domain these are to scatter, to
     reduce and copy, and to gather; with trees to reduce, each level up and down, and to copy."""
-    if algorithm not in IN_SWITCH:
+    if algorithm not in IN_NVLINK:
         return 0.0
     slots = NVLS_CHANNELS * shape.ranks
     table = NVLS_CHUNKS if shape.domains == 1 else NVLS_TREE_CHUNKS

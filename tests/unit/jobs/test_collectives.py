@@ -466,15 +466,15 @@ def test_rings_through_meshes_take_each_link_once_each_way_and_stay_on_rails(gro
 
 @given(st.integers(2, 40), st.integers(1, 10**6))
 def test_aggregated_trees_gather_what_they_have_in_few_steps(ranks: int, size: int) -> None:
-    own = [size * (rank + 1) // ranks - size * rank // ranks for rank in range(ranks)]
-    held = list(own)
+    parts = [size * (rank + 1) // ranks - size * rank // ranks for rank in range(ranks)]
+    held = list(parts)
     planned = schedule(Pattern.ALLGATHER, ranks, size, algorithm=Algorithm.PAT)
     rounds: list[int] = []
     for send in planned.sends:
         before = [planned.sends[number] for number in send.after]
         assert all(earlier.destination == send.source for earlier in before)
         arrived = sum(earlier.size_bytes for earlier in before)
-        assert send.size_bytes <= own[send.source] + arrived
+        assert send.size_bytes <= parts[send.source] + arrived
         held[send.destination] += send.size_bytes
         rounds.append(1 + max((rounds[number] for number in send.after), default=0))
     assert held == [size] * ranks

@@ -321,7 +321,7 @@ def test_whatif_longrun_and_sweeps_warn_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engine", "keys", "said"),
     [
-        (Engine.FLUID, {"in_flight": 1}, "each iteration begins when all ranks are done"),
+        (Engine.FLUID, {"in_flight": 1}, "each iteration begins when all ranks have finished"),
         (Engine.PACKETS, {"in_flight": 1}, "--iterations 20 reports what repeated ones take"),
         (Engine.PACKETS, {"in_flight": 1, "iterations": 2}, ""),
         (Engine.PACKETS, {}, ""),
