@@ -75,9 +75,10 @@ def lossless_text(report: JobReport) -> str:
         return ""
     text = (
         f"Lossless: {counted(lossless.transitions, 'pause')}, "
-        f"{counted(lossless.dropped, 'packet')} dropped of {lossless.packets:,}, "
-        f"{lossless.dropped + lossless.late:,} if late packets counted"
+        f"{counted(lossless.dropped, 'packet')} dropped of {lossless.packets:,}"
     )
+    if lossless.late:
+        text += f", {lossless.late:,} more admitted only because this machine paused late"
     if lossless.part:
         text += f". Origins of pauses cover {lossless.part}"
     if lossless.late_p99_ns is None or lossless.late_p50_ns is None:
