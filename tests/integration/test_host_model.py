@@ -35,7 +35,7 @@ def test_jobs_with_hosts_take_what_packets_take(make_lab: MakeLab) -> None:
     lab = make_lab("t-hosts", LAB)
     lab.start()
     options = Options(engine=Engine.PACKETS, hop_latency_ns=VETH_NS)
-    for pattern, way in (("allreduce", "ring, protocol ll128"), ("alltoall", "pxn")):
+    for pattern, way in (("allreduce", "tree, protocol ll128"), ("alltoall", "pxn")):
         job = JobSpec.model_validate({"pattern": pattern, "ranks": 8, "size": "2MB"})
         report = measured(partial(run_job, lab, job))
         assert report.hosts.startswith(f"hosts as four in {way}")
