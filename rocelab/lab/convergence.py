@@ -14,6 +14,7 @@ from typing import Protocol
 
 from rocelab.base.errors import ExpectationError, MachineError
 from rocelab.base.progress import Progress, ProgressSink
+from rocelab.base.quantities import whole_share
 from rocelab.labfile.base import MS
 from rocelab.linux.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.planning.fabric import Fabric, RouteBasis
@@ -69,7 +70,7 @@ class Deadline:
         if stalled <= MOST_STALLED:
             return NotConvergedError(message, hint, nodes=nodes)
         return NotConvergedError(
-            f"{message}\nfor {min(stalled, 1):.0%} of that time processes waited for a CPU: this "
+            f"{message}\nfor {whole_share(min(stalled, 1))} of that time processes waited for a CPU: this "
             "machine was too busy to tell whether the lab converges",
             f"stop other programs or take a smaller lab; then {hint}",
             nodes=nodes,
