@@ -70,8 +70,8 @@ class Deadline:
         if stalled <= MOST_STALLED:
             return NotConvergedError(message, hint, nodes=nodes)
         return NotConvergedError(
-            f"{message}\nfor {whole_share(min(stalled, 1))} of that time processes waited for a CPU: this "
-            "machine was too busy to tell whether the lab converges",
+            f"{message}\nfor {whole_share(min(stalled, 1))} of that time processes waited "
+            "for a CPU: this machine was too busy to tell whether the lab converges",
             f"stop other programs or take a smaller lab; then {hint}",
             nodes=nodes,
             is_too_slow=True,
