@@ -417,7 +417,7 @@ def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize(
     ("typed", "module"),
-    [("schema", {"planning", "carving", "collection", "options", "schemas"}), ("--help", set())],
+    [("schema", {"planning", "carving", "options", "schemas"}), ("--help", set())],
 )
 def test_a_command_does_not_wait_for_those_that_were_not_asked_for(
     typed: str, module: set[str]

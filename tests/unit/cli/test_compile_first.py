@@ -99,7 +99,7 @@ def compiler(empty_cache: Path) -> Iterator[subprocess.Popen[str]]:
     argv = [sys.executable, "-c", COMPILE]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
         assert it.stdout is not None
-        assert it.stdout.readline() == "0 32\n"
+        assert it.stdout.readline() == "0 36\n"
         yield it
         it.kill()
 
