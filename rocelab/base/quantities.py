@@ -52,6 +52,8 @@ _TIMES = (
     ("ns", 1, 0),
 )
 _LEAST_PERCENT = 0.01
+_LEAST_WITHOUT = 999.995
+"""From here on ratios have no decimals."""
 _LEAST_WHOLE = 0.01
 
 
@@ -130,7 +132,10 @@ def change(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """A number without a unit, with two decimals, below 1 to three digits: `1.08`, `0.987`."""
+    """A number without a unit, with two decimals, below 1 to three digits, from 1,000 without any:
+    `1.08`, `0.987`, `176,008`."""
+    if abs(value) >= _LEAST_WITHOUT:
+        return f"{_decimal(value, 0):,.0f}"
     if value == 0 or abs(value) >= 1:
         return f"{_decimal(value, 2):,}"
     rounded = f"{_rounded(value):.12f}".rstrip("0")

@@ -76,6 +76,7 @@ export function share(value) {
 }
 
 export function ratio(value) {
+  if (Math.abs(value) >= 999.995) return count(Math.round(value));
   if (value === 0 || Math.abs(value) >= 1) return value.toFixed(2);
   const text = String(toThree(value));
   return text + "0".repeat(Math.max(0, 2 - text.split(".")[1].length));

@@ -122,9 +122,8 @@ def _at_once(report: SimulationReport) -> str:
     if len(report.finish_ns) < 2:
         return ""
     times = report.method.transfers
-    return (
-        f"All {counted(times, 'transfer')} are over within 1% of {duration(report.finish_ns[-1])}."
-    )
+    who = "The only transfer ends" if times == 1 else f"All {times:,} transfers end"
+    return f"{who} within 1% of {duration(report.finish_ns[-1])}."
 
 
 def _constant(report: SimulationReport) -> str:

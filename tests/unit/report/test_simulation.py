@@ -29,10 +29,10 @@ def test_a_distribution_of_equal_times_is_a_sentence() -> None:
     equal = replace(simulated(), finish_ns=tuple([178 * MS] + [179 * MS] * 99))
     assert finishing(equal) is None
     page = html(simulation_document(equal))
-    assert "transfers are over within 1% of 179 ms." in page
+    assert "transfers end within 1% of 179 ms." in page
     apart = replace(equal, finish_ns=(20 * MS, 179 * MS))
     assert finishing(apart) is not None
-    assert "are over within 1%" not in html(simulation_document(apart))
+    assert "end within 1% of" not in html(simulation_document(apart))
 
 
 def test_a_rate_that_does_not_change_is_a_sentence() -> None:
