@@ -31,6 +31,7 @@ MODULES = (
     ("rocelab.live.shell", True),
     ("rocelab.faults.guardian", True),
     ("rocelab.agent.agent", False),
+    ("rocelab.programs.supervisor", False),
 )
 
 
