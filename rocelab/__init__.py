@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rocelab.diagnose.diagnose import diagnose_report as diagnose_report
     from rocelab.drills.labuse import kept as kept
     from rocelab.drills.run import run_drill as run_drill
+    from rocelab.hosts.host_spec import HostModelSpec as HostModelSpec
     from rocelab.jobs.collectives import Pattern as Pattern
     from rocelab.jobs.inference import InferenceSpec as InferenceSpec
     from rocelab.jobs.inference import estimate_serving
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rocelab.labfile.load import load as load
     from rocelab.labfile.model import HashPolicy as HashPolicy
     from rocelab.labfile.model import LabSpec as LabSpec
+    from rocelab.labfile.servers import server_named
     from rocelab.linux.fibwatch import FibWatch
     from rocelab.observe.evidence.unconverged import keep_unconverged as keep_unconverged
     from rocelab.observe.health.health_spec import HealthSpec as HealthSpec
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from rocelab.sim.sweep.sweep_spec import read_sweep as read_sweep
     from rocelab.sim.sweep.workerpool import worker_processes as worker_processes
     from rocelab.sim.traces.export import write_trace as write_trace
+    from rocelab.sim.traces.hostfit import fit_hosts as fit_hosts
     from rocelab.sim.traces.nccl_tests import read_nccl_tests as read_nccl_tests
     from rocelab.sim.traces.reference import compare
     from rocelab.sim.traces.reference import fit_alpha_beta as fit_alpha_beta
@@ -91,6 +94,7 @@ if TYPE_CHECKING:
     from rocelab.traffic.result import TrafficResult as TrafficResult
 
     RouteWatch = FibWatch
+    load_host_model = server_named
     serving_estimate = estimate_serving
     training_estimate = estimate
     training_volumes = volumes

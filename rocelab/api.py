@@ -61,6 +61,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "SimulationOptions": "rocelab.sim.options:Options",
         "SimulatedJob": "rocelab.jobs.job_spec",
         "load_jobs": "rocelab.jobs.job_spec",
+        "HostModelSpec": "rocelab.hosts.host_spec",
+        "load_host_model": "rocelab.labfile.servers:server_named",
         "SimulationReport": "rocelab.results.simulation",
         "read_sweep": "rocelab.sim.sweep.sweep_spec",
         "run_sweep": "rocelab.sim.sweep.run",
@@ -85,6 +87,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "read_nccl_tests": "rocelab.sim.traces.nccl_tests",
         "compare_times": "rocelab.sim.traces.reference:compare",
         "fit_alpha_beta": "rocelab.sim.traces.reference",
+        "fit_hosts": "rocelab.sim.traces.hostfit",
     },
     "Errors": {
         "RocelabError": "rocelab.base.errors",

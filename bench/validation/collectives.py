@@ -21,15 +21,12 @@ from bench.campaign import command
 from bench.campaign.document import Document
 from bench.campaign.pages import filled
 from bench.campaign.study import BENCH, Publication, Series, Study
-from rocelab import JobSpec, LabSpec
+from rocelab import HostModelSpec, JobSpec, LabSpec, fit_hosts, load_host_model
 from rocelab import SimulationOptions as Options
 from rocelab.base.documents import to_json
-from rocelab.hosts.host_spec import HostModelSpec
 from rocelab.jobs.job_spec import collective_job
-from rocelab.labfile.servers import server_named
 from rocelab.sim.figures import simulation_environment
 from rocelab.sim.simulate import simulate
-from rocelab.sim.traces.hostfit import fit_hosts
 
 TABLES: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8")
@@ -97,7 +94,7 @@ def table_rows(name: str) -> list[Row]:
     """A row for each size of a table."""
     table = TABLES[name]
     lab = LabSpec.model_validate({"name": name, **table["lab"]})
-    server = changed(server_named(table["hosts"]), table.get("changes", {}))
+    server = changed(load_host_model(table["hosts"]), table.get("changes", {}))
     times_us: Mapping[int, float] = table["sizes"]
 
     def of_size(host: HostModelSpec, size_bytes: int, links: bool) -> float:
@@ -132,7 +129,7 @@ def changed(server: HostModelSpec, changes: Mapping[str, Any]) -> HostModelSpec:
 def deep_ep() -> list[Row]:
     """A row for each kernel and number of ranks: the exchange without what hosts take, and a time
     that is the median of what three figures of dispatch leave."""
-    server = server_named("dgx-h100")
+    server = load_host_model("dgx-h100")
     assert server.fabric is not None
     bandwidth = f"{server.fabric.bandwidth * H800_LINKS // 18 // 10**6}MB/s"
     fabric = {**server.fabric.model_dump(mode="json"), "bandwidth": bandwidth, "latency": "0ns"}
@@ -181,7 +178,7 @@ def simai() -> list[Row]:
             "size": f"{size_bytes}B",
         }
         lab = LabSpec.model_validate({"name": "simai", **lab_of(ranks)})
-        ours_ns = simulated_ns(lab, job, server_named("dgx-h100"), True)
+        ours_ns = simulated_ns(lab, job, load_host_model("dgx-h100"), True)
         bus_bytes = 2 * (ranks - 1) / ranks * size_bytes
         published_us = bus_bytes / (share * 8 * 50) / 1e3
         label = f"{servers} servers, {_bytes(size_bytes)} ({share:.2g} of the rate)"
