@@ -138,6 +138,8 @@ def test_links_lead_to_a_file_and_a_heading(page: str) -> None:
         path, _, anchor = target.partition("#")
         linked = (file.parent / path) if path else file
         assert linked.exists(), target
+        in_site = linked.resolve().is_relative_to(ROOT / "docs")
+        assert in_site or not page.startswith("docs/"), f"the site does not have {target}"
         assert not anchor or anchor in anchors(linked.read_text()), target
 
 
