@@ -24,9 +24,9 @@ _CONNECTED = 0b1011_0011_0010
 
 _REQUEST = struct.Struct("=BBBxI48x")
 _MESSAGE = struct.Struct(">B3xHH16s16s4x8s20x")
-_INFO = struct.Struct("=8xI12xI40xI48xQ16xII48xQQ")
-"""tcpi_rto, _unacked, _rtt, _bytes_acked, _notsent_bytes, _min_rtt, _bytes_sent, _bytes_retrans of
-struct tcp_info (Linux 4.19)."""
+_INFO = struct.Struct("=24xI28xI8xI48xQ16xII48xQQ")
+"""tcpi_unacked, _last_ack_recv, _rtt, _bytes_acked, _notsent_bytes, _min_rtt, _bytes_sent,
+_bytes_retrans of struct tcp_info (Linux 4.19)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,9 @@ class ConnectionEnd:
     unacked_segments: int
     """Sent, and not acknowledged yet."""
 
+    silent_ms: int
+    """Since the last acknowledgement came."""
+
     unsent_bytes: int
     """In the socket, and never sent yet."""
 
@@ -53,7 +56,6 @@ class ConnectionEnd:
     """All that was sent, with what was retransmitted."""
 
     resent_bytes: int
-    rto_us: int
     rtt_us: int
     """Smoothed (RFC 6298); 0 before the first sample."""
 
@@ -117,7 +119,7 @@ def _parsed_end(body: bytes) -> ConnectionEnd | None:
     info = netlink.find(body, _MESSAGE.size, INET_DIAG_INFO)
     if len(info) < _INFO.size or not peer_port:
         return None
-    rto_us, unacked, rtt_us, acked, unsent, min_rtt_us, sent, resent = _INFO.unpack_from(info)
+    unacked, silent_ms, rtt_us, acked, unsent, min_rtt_us, sent, resent = _INFO.unpack_from(info)
     return ConnectionEnd(
         cookie,
         _address(family, address),
@@ -125,11 +127,11 @@ def _parsed_end(body: bytes) -> ConnectionEnd | None:
         _address(family, peer),
         peer_port,
         unacked,
+        silent_ms,
         unsent,
         acked,
         sent,
         resent,
-        rto_us,
         rtt_us,
         min_rtt_us,
     )

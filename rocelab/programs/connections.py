@@ -29,7 +29,6 @@ STALL_NS = 100_000_000
 class _Seen:
     """A socket as the samples so far show it. Times in ns, CLOCK_REALTIME."""
 
-    node: str
     end: ConnectionEnd
     began_ns: int
     seen_ns: int
@@ -39,13 +38,15 @@ class _Seen:
     stalls: list[Stall]
 
     def update(self, end: ConnectionEnd, now_ns: int) -> None:
-        if end.acked_bytes > self.end.acked_bytes or not self.end.waits:
+        if end.acked_bytes > self.end.acked_bytes:
+            self._conclude(now_ns - end.silent_ms * 10**6)
+        elif not self.end.waits:
             self._conclude(now_ns)
         self.end, self.seen_ns = end, now_ns
 
-    def _conclude(self, now_ns: int) -> None:
-        self.stalls = self.stalls_until(now_ns)
-        self.progress_ns = now_ns
+    def _conclude(self, at_ns: int) -> None:
+        self.stalls = self.stalls_until(at_ns)
+        self.progress_ns = at_ns
 
     def stalls_until(self, now_ns: int) -> list[Stall]:
         """All stalls, with one that lasts on."""
@@ -57,31 +58,31 @@ class _Seen:
 class ConnectionWatch(Holding):
     """The connections of some servers of a lab, within a context. Raises OSError."""
 
-    def __init__(self, netns_of: Mapping[str, Path], name_of: Mapping[str, str]) -> None:
-        """`netns_of`: each server's namespace. `name_of`: the name of each address of the lab;
+    def __init__(self, netns: Sequence[Path], name_of: Mapping[str, str]) -> None:
+        """netns: each server's namespace. `name_of`: the name of each address of the lab;
         connections with another address, such as loopback's, are left out."""
-        self._netns_of, self._name_of = netns_of, name_of
+        self._netns, self._name_of = netns, name_of
         self._seen: dict[bytes, _Seen] = {}
         self._delivered: list[tuple[int, int]] = []
         self.lost_events = False
         """Whether the kernel had more to tell than was read, so that bytes may be missing."""
 
     def _enter(self, stack: ExitStack) -> None:
-        self._channels: list[tuple[str, socket.socket, socket.socket]] = []
-        for node, netns in self._netns_of.items():
+        self._channels: list[tuple[socket.socket, socket.socket]] = []
+        for netns in self._netns:
             channel, watch = namespaces.inside(
                 netns, lambda: (sockets.open_socket(), sockets.open_watch())
             )
-            self._channels.append((node, stack.enter_context(channel), stack.enter_context(watch)))
+            self._channels.append((stack.enter_context(channel), stack.enter_context(watch)))
 
     def sample(self) -> None:
         """Read every connection now, and those that ended since the last sample. Raises OSError."""
-        for node, channel, watch in self._channels:
+        for channel, watch in self._channels:
             now_ns = clock_gettime_ns(CLOCK_REALTIME)
             for end in self._ended(watch):
-                self._note(node, end, now_ns)
+                self._note(end, now_ns)
             for end in sockets.connections(channel):
-                self._note(node, end, now_ns)
+                self._note(end, now_ns)
         total = sum(seen.end.delivered_bytes for seen in self._seen.values())
         self._delivered.append((clock_gettime_ns(CLOCK_REALTIME), total))
 
@@ -127,10 +128,10 @@ class ConnectionWatch(Holding):
                     raise
                 self.lost_events = True
 
-    def _note(self, node: str, end: ConnectionEnd, now_ns: int) -> None:
+    def _note(self, end: ConnectionEnd, now_ns: int) -> None:
         if end.address not in self._name_of or end.peer not in self._name_of:
             return
         if end.cookie in self._seen:
             self._seen[end.cookie].update(end, now_ns)
         else:
-            self._seen[end.cookie] = _Seen(node, end, now_ns, now_ns, now_ns, [])
+            self._seen[end.cookie] = _Seen(end, now_ns, now_ns, now_ns, [])

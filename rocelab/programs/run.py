@@ -67,9 +67,9 @@ class ProgramSession(Holding):
     def _enter(self, stack: ExitStack) -> None:
         lab = self._lab
         # Of all servers: a program such as mpirun starts others elsewhere.
-        netns_of = {server.name: lab.node(server.name).netns for server in lab.fabric.servers}
+        netns = [lab.node(server.name).netns for server in lab.fabric.servers]
         names = address_names(lab.fabric)
-        self._watch = stack.enter_context(ConnectionWatch(netns_of, names))
+        self._watch = stack.enter_context(ConnectionWatch(netns, names))
         self._run = stack.enter_context(ProgramRun(lab, self._programs, self._folder))
         stack.push(self._interrupted)
         self._busy_s, self.began_ns = _busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)

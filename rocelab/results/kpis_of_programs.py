@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 
 from rocelab.base.quantities import BPS_PER_GBS
@@ -25,12 +26,21 @@ def _goodput(run: ProgramsRun) -> float:
     return delivered * 8e9 / run.report.lasted_ns / BPS_PER_GBS
 
 
-def _values(run: ProgramsRun) -> list[float]:
-    return run.metrics[0].values
+def _of_metric(name: str, title: str, what: str, statistic: Callable[[list[float]], float]) -> Kpi:
+    """A figure of the first metric of the drill."""
 
+    def read(run: ProgramsRun) -> float | None:
+        values = run.metrics[0].values
+        return statistic(values) if values else None
 
-def _has_metric(run: ProgramsRun) -> bool:
-    return bool(run.metrics)
+    return Kpi(
+        name,
+        Quantity.RATIO,
+        f"First metric, {title}",
+        f"{what} of the first of traffic.metrics, in its own unit",
+        of_programs=read,
+        applies_to_programs=lambda run: bool(run.metrics),
+    )
 
 
 PROGRAM_KPIS = (
@@ -74,28 +84,7 @@ PROGRAM_KPIS = (
         Better.LOWER,
         of_programs=_resent_share,
     ),
-    Kpi(
-        "metric_median",
-        Quantity.RATIO,
-        "First metric, median",
-        "the median of the first of traffic.metrics, in its own unit",
-        of_programs=lambda run: median(_values(run)) if _values(run) else None,
-        applies_to_programs=_has_metric,
-    ),
-    Kpi(
-        "metric_p99",
-        Quantity.RATIO,
-        "First metric, p99",
-        "the 99th percentile of the first of traffic.metrics, in its own unit",
-        of_programs=lambda run: p99(_values(run)) if _values(run) else None,
-        applies_to_programs=_has_metric,
-    ),
-    Kpi(
-        "metric_max",
-        Quantity.RATIO,
-        "First metric, maximum",
-        "the maximum of the first of traffic.metrics, in its own unit",
-        of_programs=lambda run: max(_values(run), default=None),
-        applies_to_programs=_has_metric,
-    ),
+    _of_metric("metric_median", "median", "the median", median),
+    _of_metric("metric_p99", "p99", "the 99th percentile", p99),
+    _of_metric("metric_max", "maximum", "the maximum", max),
 )

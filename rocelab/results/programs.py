@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.base.documents import Format
 from rocelab.results.health import HealthReport
 from rocelab.results.probes import Event
 from rocelab.results.stages import Stages
@@ -151,11 +150,3 @@ class ProgramsRun:
     """None are measured."""
     health: HealthReport | None = None
     """None without `health`."""
-
-
-PROGRAM_REPORT = Format(
-    ProgramReport,
-    SCHEMA_VERSION,
-    "a report of programs",
-    "`rocelab run --json` prints one",
-)
