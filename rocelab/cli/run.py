@@ -10,8 +10,8 @@ import typer
 
 from rocelab.cli.arguments import (
     JsonOption,
+    NetworkOption,
     RunningLabArgument,
-    complete_network,
     complete_server,
     running_lab,
 )
@@ -55,17 +55,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            "--network",
-            metavar="NAME",
-            help="Of a lab with several networks the one that the programs are told to use; by "
-            "default the first.",
-            autocompletion=complete_network,
-            show_default=False,
-        ),
-    ] = None,
+    network: NetworkOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run an unmodified program on servers of a running lab, and watch its TCP connections.

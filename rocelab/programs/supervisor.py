@@ -116,6 +116,8 @@ class _Supervisor:
                 code, failed = NO_SUCH_PROGRAM, f"there is no program {argv[0]}"
         except OSError as error:
             failed = f"{error.strerror}: {os.fsdecode(error.filename or b'')}".removesuffix(": ")
+        except ValueError as error:  # a zero byte in an argument or a variable
+            failed = str(error)
         finally:
             self._say({"rank": rank, "failed": failed})
             os._exit(code)

@@ -230,6 +230,7 @@ def test_when_one_fails_the_others_end_and_its_code_is_the_runs(
         (("no-such-program",), 127, "there is no program no-such-program"),
         (("/etc/hosts",), 126, "Permission denied"),
         (("sh", "-c", "kill -9 $$"), 137, "signal 9"),
+        (("echo", "a\0b"), 126, "embedded null byte"),
     ],
 )
 def test_a_program_that_cannot_run_says_why(
