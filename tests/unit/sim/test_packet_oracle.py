@@ -382,6 +382,14 @@ def test_no_figure_is_zero_in_all_of_the_cases(
     assert seen == figures.keys()
 
 
+def test_what_is_sent_again_for_nothing_is_lost_at_a_change_after_the_last_task() -> None:
+    case = gathering_case(46, with_pauses=False, with_changes=True)
+    run = run_packets(*case[:-1])
+    assert run.end_s.max() < case[1][-1].time_s
+    assert run.lost > 0
+    assert figures_of_engine(run) == figures_of_oracle(Oracle(*case))
+
+
 def test_a_slow_sender_that_wakes_for_each_arrival_has_room_for_its_timers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
