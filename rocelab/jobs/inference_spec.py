@@ -27,16 +27,8 @@ MEMORY_BPS = 3.35e12
 """Of an H100, bytes per second, where no type is given."""
 
 
-class ServingSpec(WorkloadSpec):
-    """Some replicas of a model prefill, others decode; one iteration is a wave of prompts.
-
-    `rocelab.jobs.inference.InferenceSpec` makes its steps.
-    """
-
-    title = "prefill and decode"
-    place = 2
-    may_send_nothing = True
-    peers = 8  # a few neighbours in each dimension
+class ServedModel(WorkloadSpec):
+    """A model on replicas of GPUs that serve it, whatever they are asked."""
 
     model: Model
     tensor: Annotated[Count, Field(description="GPUs that divide each layer, in a server")] = 1
@@ -55,10 +47,6 @@ class ServingSpec(WorkloadSpec):
         ExpertRouting | None, Field(description="the same in decode; left out: routing")
     ] = None
     prefill: Annotated[Count, Field(description="replicas that prefill; the first ranks")]
-    decode: Annotated[Count, Field(description="replicas that decode; the ranks after them")]
-    batch: Annotated[Count, Field(description="prompts of a prefill replica in one wave")] = 1
-    prompt: Annotated[int, Field(ge=1, le=10**8, description="tokens of a prompt")]
-    output: Annotated[int, Field(ge=1, le=10**6, description="tokens of an answer")]
     gpu: Annotated[
         GpuName | None,
         Field(
@@ -96,9 +84,21 @@ class ServingSpec(WorkloadSpec):
 
     @model_validator(mode="after")
     def _replicas_fit(self) -> Self:
-        model, shapes = self.model, (self.prefill, self.decode)
-        wave = self.prefill * self.batch
-        refusals = {
+        for keys, (refused, message, hint) in self._refusals().items():
+            if refused:
+                raise RefusedError(message, hint, keys=keys)
+        self.routing.check(self.model, self.expert)
+        self.routing_to_decode.check(
+            self.model,
+            self.decoding,
+            "routing" if self.decode_routing is None else "decode_routing",
+        )
+        return self
+
+    def _refusals(self) -> dict[tuple[str, ...], tuple[object, str, str]]:
+        """By the keys at fault: whether they are, what is wrong, and what to do."""
+        model = self.model
+        return {
             ("tensor", "server_gpus"): (
                 self.server_gpus % self.tensor or model.heads % self.tensor,
                 f"{self.tensor} tensor parallel GPUs do not fit a server of {self.server_gpus} and "
@@ -117,9 +117,9 @@ class ServingSpec(WorkloadSpec):
                 "use a divisor of prefill, and of experts and redundant_experts together",
             ),
             ("decode_expert", "expert", "decode"): (
-                self.copies % self.decoding or self.decode % self.decoding,
+                self.copies % self.decoding or self.decoders % self.decoding,
                 f"{self.decoding} expert parallel replicas do not divide {self.copies} experts and "
-                f"{self.decode} replicas that decode",
+                f"{self.decoders} replicas that decode",
                 "use a divisor of decode, and of experts and redundant_experts together",
             ),
             ("redundant_experts", "routing", "decode_routing", "model"): (
@@ -137,34 +137,12 @@ class ServingSpec(WorkloadSpec):
                 "expected gpu or gpu_flops",
                 f"gpu: {listed(GPUS)}; or gpu_flops: a constant speed such as 400T",
             ),
-            ("batch", "decode", "prefill"): (
-                wave % self.decode or max(shapes) % min(shapes),
-                f"{wave} prompts of {self.prefill} replicas do not divide over {self.decode}",
-                "one number of replicas divides the other, and decode divides prefill x batch",
-            ),
-            ("prefill", "decode"): (
-                self.ranks > MAX_RANKS,
-                f"{self.ranks:,} GPUs; at most {MAX_RANKS:,} are planned",
-                "ranks are tensor x pipeline x (prefill + decode)",
-            ),
         }
-        for keys, (refused, message, hint) in refusals.items():
-            if refused:
-                raise RefusedError(message, hint, keys=keys)
-        self.routing.check(model, self.expert)
-        self.routing_to_decode.check(
-            model, self.decoding, "routing" if self.decode_routing is None else "decode_routing"
-        )
-        return self
 
     @property
-    def ranks(self) -> int:
-        """GPUs of the job, each with its own NIC."""
-        return self.tensor * self.pipeline * (self.prefill + self.decode)
-
-    @property
-    def server_ranks(self) -> int:
-        return self.tensor
+    def decoders(self) -> int:
+        """Replicas that decode."""
+        raise NotImplementedError
 
     @property
     def decoding(self) -> int:
@@ -179,11 +157,6 @@ class ServingSpec(WorkloadSpec):
     @property
     def routing_to_decode(self) -> ExpertRouting:
         return self.routing if self.decode_routing is None else self.decode_routing
-
-    @property
-    def requests(self) -> int:
-        """That a decoding replica answers at once."""
-        return self.prefill * self.batch // self.decode
 
     @property
     def speed(self) -> Speed:
@@ -205,6 +178,57 @@ class ServingSpec(WorkloadSpec):
         al. 2023 (PagedAttention), section 3); GPUs in excess of the heads of keys and values hold
         copies, and of latent attention each holds the whole."""
         return self.model.cache_bytes / self.pipeline / min(self.tensor, self.model.cached_heads)
+
+
+class ServingSpec(ServedModel):
+    """Some replicas of a model prefill, others decode; one iteration is a wave of prompts.
+
+    `rocelab.jobs.inference.InferenceSpec` makes its steps.
+    """
+
+    title = "prefill and decode"
+    place = 2
+    may_send_nothing = True
+    peers = 8  # a few neighbours in each dimension
+
+    decode: Annotated[Count, Field(description="replicas that decode; the ranks after them")]
+    batch: Annotated[Count, Field(description="prompts of a prefill replica in one wave")] = 1
+    prompt: Annotated[int, Field(ge=1, le=10**8, description="tokens of a prompt")]
+    output: Annotated[int, Field(ge=1, le=10**6, description="tokens of an answer")]
+
+    def _refusals(self) -> dict[tuple[str, ...], tuple[object, str, str]]:
+        wave, shapes = self.prefill * self.batch, (self.prefill, self.decode)
+        return {
+            **super()._refusals(),
+            ("batch", "decode", "prefill"): (
+                wave % self.decode or max(shapes) % min(shapes),
+                f"{wave} prompts of {self.prefill} replicas do not divide over {self.decode}",
+                "one number of replicas divides the other, and decode divides prefill x batch",
+            ),
+            ("prefill", "decode"): (
+                self.ranks > MAX_RANKS,
+                f"{self.ranks:,} GPUs; at most {MAX_RANKS:,} are planned",
+                "ranks are tensor x pipeline x (prefill + decode)",
+            ),
+        }
+
+    @property
+    def decoders(self) -> int:
+        return self.decode
+
+    @property
+    def ranks(self) -> int:
+        """GPUs of the job, each with its own NIC."""
+        return self.tensor * self.pipeline * (self.prefill + self.decode)
+
+    @property
+    def server_ranks(self) -> int:
+        return self.tensor
+
+    @property
+    def requests(self) -> int:
+        """That a decoding replica answers at once."""
+        return self.prefill * self.batch // self.decode
 
     @cached_property
     def layout(self) -> RankLayout:

@@ -104,7 +104,7 @@ def _tokens(naming: Naming) -> Content | None:
 
 MODEL_FILES = tuple(
     reference
-    for block in ("training", "inference")
+    for block in ("training", "inference", "serving")
     for reference in (
         FileReference(("jobs", EACH, block, "model", "config"), _config, ()),
         *(

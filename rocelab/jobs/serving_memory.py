@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rocelab.jobs.gpu_memory import RESERVED, check_memory
 from rocelab.jobs.gpus import Precision
-from rocelab.jobs.inference_spec import ServingSpec
+from rocelab.jobs.inference_spec import ServedModel, ServingSpec
 from rocelab.jobs.model_shape import BF16_BYTES
 from rocelab.jobs.workloads import MemoryPart
 
@@ -17,13 +17,13 @@ CHUNK_TOKENS = 16384
 def serving_memory(spec: ServingSpec) -> tuple[MemoryPart, ...]:
     """The parts of a GPU that prefills, or of one that decodes where that keeps more."""
     prompts = spec.batch * spec.prompt
-    prefill = _kept(spec, spec.expert, prompts, min(prompts, CHUNK_TOKENS))
+    prefill = kept_memory(spec, spec.expert, prompts, min(prompts, CHUNK_TOKENS))
     known = spec.requests * (spec.prompt + spec.output)
-    decode = _kept(spec, spec.decoding, known, spec.requests)
+    decode = kept_memory(spec, spec.decoding, known, spec.requests)
     return max(prefill, decode, key=lambda parts: sum(part.bytes for part in parts))
 
 
-def _kept(spec: ServingSpec, expert: int, cached: int, tokens: int) -> tuple[MemoryPart, ...]:
+def kept_memory(spec: ServedModel, expert: int, cached: int, tokens: int) -> tuple[MemoryPart, ...]:
     """cached: tokens of a replica in the cache. tokens: those under way."""
     model, gpus = spec.model, spec.tensor * spec.pipeline
     experts = model.expert_parameters * spec.copies / model.experts / expert

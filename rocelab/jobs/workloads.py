@@ -19,6 +19,7 @@ from rocelab.base.kinds import LAST
 from rocelab.base.progress import ProgressSink
 from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.flow_list import FlowList
+from rocelab.jobs.served import Served
 from rocelab.jobs.workload import Workload
 from rocelab.labfile.base import SpecModel
 
@@ -155,6 +156,11 @@ class WorkloadSpec(SpecModel):
         """Its own figures of when steps of each iteration were over, by their names, in seconds
         from the iteration's beginning."""
         return []
+
+    def served(self, place: JobPlace, over_s: Floats) -> Served | None:
+        """What requests feel, of an open loop that serves some. over_s: when each of its flows is
+        over, in seconds from the job's start, inf for never."""
+        return None
 
     def computed_s(self, place: JobPlace) -> float | None:
         """Seconds that a GPU computes in an iteration; None: whatever its steps compute."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from rocelab.base.documents import Format
 from rocelab.hosts.model import TIMELESS
+from rocelab.jobs.served import Served
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.environment import Environment
@@ -151,6 +152,8 @@ class JobOutcome:
     """Of a job of a large model."""
     basis: tuple[str, ...] = ()
     """What the figures of a job of a large model rest on, each predicted or assumed."""
+    served: Served | None = None
+    """Of a job that serves requests."""
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""

@@ -49,7 +49,13 @@ from rocelab.sim.engine.completion import (
 )
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.events.timeline import EventOutage
-from rocelab.sim.model_figures import latencies_of, memory_of, parts_of
+from rocelab.sim.model_figures import (
+    latencies_of,
+    memory_of,
+    parts_of,
+    served_headlines,
+    served_of,
+)
 from rocelab.sim.packets.figures import packet_counts
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
@@ -152,6 +158,7 @@ def _job(
     end_s = float(outcome.end_s[tasks].max())
     cut, merged = ring_cut(network, places), bool(simulation.is_merged[number])
     sample = places if len(places) <= NAMED_RANKS else places[:0]
+    served = served_of(simulation, outcome, number)
     return JobOutcome(
         name=job.name,
         job=job.model_dump(mode="json", exclude_none=True),
@@ -166,7 +173,7 @@ def _job(
             seconds,
             roofline_ns,
             _latency_s(simulation, outcome, tasks) * NS,
-            latencies_of(simulation, outcome, number, seconds),
+            [*latencies_of(simulation, outcome, number, seconds), *served_headlines(served)],
         ),
         iterations_ns=tuple(None if np.isinf(second) else second * NS for second in seconds),
         roofline_ns=roofline_ns,
@@ -179,6 +186,7 @@ def _job(
         parts=parts_of(simulation, outcome, number),
         memory=memory_of(simulation, number),
         basis=() if job.workload is None else job.workload.basis(job.seed),
+        served=served,
     )
 
 

@@ -15,6 +15,7 @@ from rocelab.report.answers.clauses import headline_card, sentence
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
 from rocelab.report.palette import BOUND, EXCESS, GRID, LATENCY
 from rocelab.report.plots import add_key, figure_of, name_axis, styled
+from rocelab.report.served import served_clause
 from rocelab.report.simulation import plots
 from rocelab.results.simulation import JobOutcome, SimulatedEvent, SimulationReport
 
@@ -105,6 +106,8 @@ def _reached(report: SimulationReport, job: JobOutcome) -> str:
         which = f"of {len(report.jobs)} jobs {which} is furthest from its lower bound"
     if None in job.iterations_ns:
         return f"{job.name} over {counted(job.ranks, 'rank')} never ends"
+    if job.served is not None:
+        return f"{which}: {served_clause(job.served)}"
     time_ns, over = _median(job, "iteration_time"), _median(job, "jct_ratio")
     if time_ns is None:
         return ""

@@ -28,6 +28,7 @@ from rocelab.report.document import (
     columns,
 )
 from rocelab.report.order import event_name
+from rocelab.report.served import served_blocks
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.answer import simulation_answer
 from rocelab.report.simulation.models import model_section
@@ -56,6 +57,7 @@ def simulation_document(report: SimulationReport) -> Document:
         (
             *(Note(text, Tone.CAUTION, page_only=True) for text in report.warnings),
             Section("Jobs", _jobs(report)),
+            Section("Requests", _served(report)),
             Replay(partial(recorded, report)),
             Section("Flow completion", _flow_times(report)),
             Section("Slowest flows", _slowest(report), page_only=True),
@@ -115,6 +117,16 @@ def _jobs(report: SimulationReport) -> tuple[Block, ...]:
         Figure("jobs", partial(plots.jobs, report)),
     )
     return (table, *curves, steps)
+
+
+def _served(report: SimulationReport) -> tuple[Block, ...]:
+    jobs = [(job.name, job.served) for job in report.jobs if job.served is not None]
+    which = [f" of {name}" if len(jobs) > 1 else "" for name, _ in jobs]
+    return tuple(
+        block
+        for text, (_, served) in zip(which, jobs, strict=True)
+        for block in served_blocks(served, text)
+    )
 
 
 def _at_once(report: SimulationReport) -> str:

@@ -1,0 +1,85 @@
+"""The figures of requests with one network: percentiles of their times, and their objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.base.arrays import Bools, Floats
+from rocelab.jobs.served import Carried, Latency, ServedBy
+from rocelab.jobs.serving.decoding import Decoded
+from rocelab.jobs.serving.prefill import Prefilled
+from rocelab.jobs.serving.requests import Requests
+
+NS = 1e9
+SHARES = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The times of N requests with one network."""
+
+    network: Carried
+    prefilled: Prefilled
+    moved_s: Floats
+    decoded: Decoded
+
+
+def served_by(
+    requests: Requests,
+    answers: Answers,
+    *,
+    rejected: int,
+    ttft_ns: float | None,
+    itl_ns: float | None,
+) -> ServedBy:
+    """The figures of requests with one network. rejected: how many more there were."""
+    arrival, prefilled, decoded = requests.arrival_s, answers.prefilled, answers.decoded
+    with np.errstate(invalid="ignore"):
+        ttft = decoded.first_s - arrival
+        gaps = np.maximum(1, requests.answer - 1)
+        itl = (decoded.end_s - decoded.first_s) / gaps
+        transfer = answers.moved_s - prefilled.end_s
+        first = decoded.first_s - answers.moved_s
+        whole = decoded.end_s - arrival
+    several = requests.answer > 1
+    meets: Bools = np.isfinite(decoded.end_s)
+    answered = int(meets.sum())
+    if ttft_ns is not None:
+        meets = meets & (ttft <= ttft_ns / NS)
+    if itl_ns is not None:
+        meets = meets & (~several | (itl <= itl_ns / NS))
+    share = float(meets.sum()) / (len(requests) + rejected)
+    rate = _rate(requests, rejected)
+    return ServedBy(
+        answers.network,
+        answered,
+        share,
+        None if rate is None else share * rate,
+        (
+            _latency("ttft", "time to first token", ttft),
+            _latency("queue", "of it waiting for the prefill", prefilled.begin_s - arrival),
+            _latency("prefill", "of it the prefill", prefilled.end_s - prefilled.begin_s),
+            _latency("transfer", "of it the cache's transfer", transfer),
+            _latency("first", "of it waiting for the batch, and a token", first),
+            _latency("itl", "between tokens, a request's mean", itl[several]),
+            _latency("e2e", "to the last token", whole),
+        ),
+    )
+
+
+def _rate(requests: Requests, rejected: int) -> float | None:
+    return (len(requests) + rejected) / requests.lasts_s if requests.lasts_s else None
+
+
+def _latency(name: str, title: str, seconds: Floats) -> Latency:
+    """Figures of the requests; those that are never answered count as the longest."""
+    if not len(seconds):
+        return Latency(name, title, None, None, None, None)
+    seconds = np.where(np.isnan(seconds), np.inf, seconds)
+    quantiles: Sequence[float] = np.quantile(seconds, SHARES, method="inverted_cdf").tolist()
+    values = [float(seconds.mean()), *quantiles]
+    mean, p50, p90, p99 = (value * NS if np.isfinite(value) else None for value in values)
+    return Latency(name, title, mean, p50, p90, p99)
