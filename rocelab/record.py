@@ -44,12 +44,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocelab.base.errors import InputError
 from rocelab.base.files import NO_ROOM, make_folder, remove_tree, replace_file
 from rocelab.linux import namespaces
-from rocelab.planning.fabric import Fabric
+
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric
 
 RUN_ROOT = Path("/run/rocelab")
 LOCK_GRACE_S = 1.0
@@ -134,6 +136,12 @@ class LabFiles:
         return self.root if self.network is None else self.networks / self.network
 
     @property
+    def bpf(self) -> Path:
+        """A bpffs while the lab is up, with the program and maps of its queues, and below it those
+        of impairments, pauses, and steering."""
+        return self.dataplane / "bpf"
+
+    @property
     def networks(self) -> Path:
         return self.root / "networks"
 
@@ -148,6 +156,16 @@ class LabFiles:
     @property
     def record(self) -> Path:
         return self.root / "record.json"
+
+    @property
+    def adopted(self) -> Path:
+        """The record of the containers of a lab that was adopted."""
+        return self.root / "adopted.json"
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the lab was adopted, whatever else is recorded of it."""
+        return self.adopted.exists()
 
     @property
     def netns(self) -> Path:

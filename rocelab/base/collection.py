@@ -1,10 +1,19 @@
-"""Work whose objects stay alive until its end: garbage collection would only cost time."""
+"""Garbage collection: seldom in commands, and not at all while what is made stays alive."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def collect_seldom() -> None:
+    """Search for reference cycles after 50,000 new objects instead of 700.
+
+    To load a command makes 200,000 objects that stay; with the interpreter's thresholds searches
+    through them took a tenth of the CPU time of a short command.
+    """
+    gc.set_threshold(50_000, 10, 10)
 
 
 @contextmanager

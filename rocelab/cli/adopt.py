@@ -106,7 +106,7 @@ def _routes(fabric: Fabric, node: str) -> tuple[str, ...]:
 def release(lab: RunningLabArgument) -> None:
     """Release an adopted lab: clear its faults and forget it. The lab stays up."""
     from rocelab.faults.running import release as release_lab
-    from rocelab.lab.lab import name_of
+    from rocelab.lab.names import name_of
 
     need_root("giving a lab back")
     name = name_of(lab)

@@ -190,6 +190,17 @@ def lab_file(text: str) -> Path:
     return file_of(text, LABS)
 
 
+def planned(text: str) -> Fabric:
+    """What a lab means, by its file or name. Loads nothing of what makes labs.
+
+    Raises InputError, and SpecError with every problem of the file.
+    """
+    from rocelab.labfile.load import load
+    from rocelab.planning.build import plan
+
+    return plan(load(lab_file(text)))
+
+
 def running_lab(text: str | None) -> RunningLab:
     """The running lab of that name or file; without text the only one that is up.
 
@@ -246,7 +257,8 @@ def running_or_planned(text: str, frr: Path | None = None) -> Lab | RunningLab:
     `frr` is the folder of an FRR to use instead of this machine's. Raises InputError, also if the
     lab is up with another FRR, and SpecError with every problem of the file.
     """
-    from rocelab.lab.lab import Lab, name_of
+    from rocelab.lab.lab import Lab
+    from rocelab.lab.names import name_of
     from rocelab.lab.providers import provider_of
     from rocelab.record import State, read_record
 

@@ -158,7 +158,7 @@ def down(
     """
     from rocelab.base.errors import InputError, RocelabError
     from rocelab.base.wording import did_you_mean
-    from rocelab.lab.lab import name_of
+    from rocelab.lab.names import name_of
     from rocelab.lab.teardown import take_down
     from rocelab.record import recorded_labs
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from rocelab.base.collection import collect_seldom
 from rocelab.base.interruption import ending
 
 if TYPE_CHECKING:
@@ -357,6 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started this
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    collect_seldom()
     # Loading takes much of a second; signals are already handled during that time.
     with ending():
         from rocelab.base.interpreter import leave_current_folder_out

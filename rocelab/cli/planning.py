@@ -13,7 +13,7 @@ from rocelab.base.collection import uncollected
 from rocelab.base.options import member_of, of_option
 from rocelab.base.quantities import Unit, duration, rate, share, size
 from rocelab.base.wording import counted
-from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, lab_file
+from rocelab.cli.arguments import FileOption, ForceOption, JsonOption, LabArgument, planned
 from rocelab.cli.carving import print_profiles
 from rocelab.cli.options import choice
 from rocelab.report.console import err, progress_bars, say, show_blocks, write
@@ -39,10 +39,9 @@ MOST_COUNTED = 2**32
 @uncollected()
 def plan(lab: LabArgument, json: JsonOption = False) -> None:
     """Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths."""
-    from rocelab.lab.lab import Lab
     from rocelab.planning.document import plan_document
 
-    fabric = Lab.planned(lab_file(lab)).fabric
+    fabric = planned(lab)
     if json:
         write(plan_document(fabric))
     else:
@@ -417,18 +416,17 @@ def render(
     """
     from rocelab.base.errors import InputError
     from rocelab.lab.image import image_here
-    from rocelab.lab.lab import Lab
     from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
     from rocelab.render.frr_image import DEFAULT_IMAGE
 
     if diff:
-        _print_difference(Lab.planned(lab_file(lab)).fabric)
+        _print_difference(planned(lab))
         return
     if folder is None:
         raise InputError("render needs a folder", "give one with --out DIR, or ask with --diff")
     if image is not None and target is RenderTarget.FRR:
         raise InputError("--image is for containers", "give --target containerlab or clabernetes")
-    fabric = Lab.planned(lab_file(lab)).fabric
+    fabric = planned(lab)
     warnings: tuple[str, ...] = ()
     with progress_bars() as progress:
         if target is RenderTarget.FRR:
@@ -467,11 +465,10 @@ def graph(
 ) -> None:
     """Draw a lab's fabric, tiers in rows."""
     from rocelab.base.outputs import output_file
-    from rocelab.lab.lab import Lab
     from rocelab.render.graph import mermaid, svg
 
     target = None if file is None else output_file(file, overwrite=force)
-    fabric = Lab.planned(lab_file(lab)).fabric
+    fabric = planned(lab)
     text = svg(fabric) if picture is Picture.SVG else mermaid(fabric)
     if target is None:
         write([text])

@@ -42,8 +42,8 @@ from rocelab.faults.selectors import with_names
 from rocelab.faults.timetable import carry_out
 from rocelab.lab.adoption.adopt import check_adopted, forget
 from rocelab.lab.inuse import Use, in_use
-from rocelab.lab.lab import RunningLab, name_of
-from rocelab.lab.providers.adopted import is_adopted
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.names import name_of
 from rocelab.record import DamagedRecordError, LabFiles, read_record
 
 NS_PER_S = 10**9
@@ -159,13 +159,13 @@ def release(text: str) -> tuple[Fault, ...]:
     read: then the lab is forgotten too.
     """
     name = name_of(text)
-    if is_adopted(LabFiles(name)) and read_record(name) is None:
+    if LabFiles(name).is_adopted and read_record(name) is None:
         forget(name)  # `adopt` was killed before it had written all of the record
         return ()
     try:
         lab = RunningLab.recorded(text)
     except DamagedRecordError:
-        if is_adopted(LabFiles(name)):
+        if LabFiles(name).is_adopted:
             forget(name)
         raise
     files = lab.runtime.files

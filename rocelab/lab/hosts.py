@@ -8,10 +8,14 @@ namespace for the whole lab, which has all else of this machine: namespaces of s
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rocelab.base.files import write_file
 from rocelab.linux import machines, mounts, namespaces
-from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
+
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric
 
 
 def hosts_file(fabric: Fabric) -> str:

@@ -12,6 +12,8 @@ from rocelab.base.options import member_of, option
 from rocelab.routing.frr.kind import FrrMemory
 
 DEFAULT_RUNTIME = "netns"
+CONTAINER_LABEL = "org.rocelab.record"
+"""The label of the containers that rocelab makes."""
 ADOPTED = "adopted"
 """The runtime of a lab that others deployed, which no command makes."""
 

@@ -25,6 +25,7 @@ from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.steering import Steering
 from rocelab.jobs.placement import find_nic
 from rocelab.lab.convergence import NotConvergedError
+from rocelab.lab.names import name_of
 from rocelab.lab.node import NamespaceNode, VethLink
 from rocelab.lab.providers import (
     NodeProvider,
@@ -34,9 +35,8 @@ from rocelab.lab.providers import (
 from rocelab.lab.runtime import LabRuntime
 from rocelab.lab.teardown import take_down
 from rocelab.labfile.adopted import recorded_spec
-from rocelab.labfile.base import is_name
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.load import load, load_spec, read_name
+from rocelab.labfile.load import load, load_spec
 from rocelab.labfile.model import LabSpec, differing_keys
 from rocelab.labfile.networks import NetworksLabSpec
 from rocelab.linux import namespaces
@@ -78,25 +78,6 @@ def as_it_runs(spec: Spec) -> Spec:
     if spec.hashing.seed == 0:
         return spec
     return spec.model_copy(update={"hashing": spec.hashing.model_copy(update={"seed": 0})})
-
-
-def name_of(text: str | Path) -> str:
-    """The name of the lab that a user calls `text`: that of a lab with a record here, running or
-    left behind, or else the name in its file, even if the rest of the file is invalid.
-
-    If `text` is no file but a valid name, it is the name of a lab that is not up. Raises SpecError
-    for a file without a name, InputError for any other text.
-    """
-    name = str(text)
-    if name in recorded_labs():
-        return name
-    try:
-        path = find_lab(name)
-    except InputError:
-        if not is_name(name):
-            raise
-        return name
-    return read_name(path)
 
 
 def as_observed(spec: LabSpec) -> LabSpec:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.lab import hosts, wiring
@@ -19,12 +19,14 @@ from rocelab.linux import links, mounts, namespaces, netlink, processes
 from rocelab.linux.bracket import Bracket
 from rocelab.linux.commands import Command, LateError
 from rocelab.linux.links import LinkCounters, read_counters
-from rocelab.planning.fabric import Link, Port
 from rocelab.record import LabFiles
 from rocelab.routing import daemons
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.memory import read_memory
 from rocelab.routing.stack import STACKS, Installation, RoutingStack, read_installation
+
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Link, Port
 
 Result = TypeVar("Result")
 

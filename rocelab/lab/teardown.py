@@ -13,14 +13,12 @@ from pathlib import Path
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.interruption import shielded, undone
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.dataplane.queues.engine import remove as remove_queues
+from rocelab.lab.kind import CONTAINER_LABEL
 from rocelab.lab.providers import (
     NodeProvider,
     provider_of,
     recorded_provider,
 )
-from rocelab.lab.providers.adopted import is_adopted
-from rocelab.lab.providers.containers import LABEL
 from rocelab.linux import namespaces, netns_cleanup, processes
 from rocelab.linux.rights import check_rights
 from rocelab.record import DamagedRecordError, LabFiles, locked, read_record, remove_files
@@ -39,7 +37,7 @@ def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
     """
     if LabFiles(lab).root.exists():
         check_rights(taking_down=True)
-        if is_adopted(LabFiles(lab)):
+        if LabFiles(lab).is_adopted:
             raise InputError(
                 f"lab {lab} was adopted: rocelab takes down only what it brought up",
                 f"release it with `rocelab release {lab}`",
@@ -74,7 +72,7 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
     except DamagedRecordError as error:
         left = error
     for network in (files, *files.of_networks()):
-        remove_queues(network)
+        namespaces.detach_mounts(network.bpf)
     remove_files(files)
     if inodes:
         progress(Progress("interfaces", 0, 1))
@@ -90,7 +88,7 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
     if left is not None:
         raise MachineError(
             f"lab {files.lab} is down, but containers of it may be left: {left.message}",
-            f"look for them with `docker ps --all --filter label={LABEL}`",
+            f"look for them with `docker ps --all --filter label={CONTAINER_LABEL}`",
         )
 
 

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_interface
+from typing import TYPE_CHECKING
 
 from rocelab.base.family import Family
-from rocelab.dataplane.queues.engine import LONGEST_PACKETS
 from rocelab.linux import rtnetlink
-from rocelab.linux.fib import RTN_UNICAST, RTPROT_KERNEL
+from rocelab.linux.fib import RT_TABLE_MAIN, RTN_UNICAST, RTPROT_KERNEL
 from rocelab.linux.links import IF_LINK_MODE_DORMANT, IF_OPER_DORMANT, IFF_UP, NUD_PERMANENT
 from rocelab.linux.portstate import RTPROT_STATIC
-from rocelab.planning.fabric import MAIN_TABLE, Fabric, Link, Nic, Node, Port
+
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric, Link, Nic, Node, Port
 
 LOOPBACK_INDEX = 1
+LONGEST_PACKETS = 32767
+"""A port's txqueuelen, the most that recent kernels take. Queues are limited in bytes; if packets
+are so small that this limit comes first, the engine `bpf` drops and counts the rest."""
 PREFIX_METRIC = 256
 """IP6_RT_PRIO_ADDRCONF of include/net/ip6_fib.h: of routes that come with addresses."""
 RT_SCOPE_LINK = 253
@@ -69,7 +74,7 @@ def server_routes(fabric: Fabric, server: str) -> list[bytes]:
     ]
     return [
         *routes,
-        *(rule for nic in nics if nic.table != MAIN_TABLE for rule in _source_rules(nic)),
+        *(rule for nic in nics if nic.table != RT_TABLE_MAIN for rule in _source_rules(nic)),
     ]
 
 
@@ -101,7 +106,7 @@ def default_routes(nic: Nic, *, by: Sequence[Link] | None = None) -> list[bytes]
                     rtnetlink.put_route(
                         [("RTA_DST", address), over],
                         dst_len=int(length),
-                        table=MAIN_TABLE,
+                        table=RT_TABLE_MAIN,
                         **fields,
                     )
                 )
@@ -204,7 +209,7 @@ def _peer_routes(link: Link, node: str) -> Iterator[bytes]:
                 [("RTA_DST", _ip(peer)), ("RTA_OIF", port.index), ("RTA_PRIORITY", PREFIX_METRIC)],
                 family=Family.IPV6.number,
                 dst_len=Family.IPV6.bits,
-                table=MAIN_TABLE,
+                table=RT_TABLE_MAIN,
                 proto=RTPROT_KERNEL,
                 type=RTN_UNICAST,
             )

@@ -178,6 +178,12 @@ def detach_mount(path: Path) -> None:
     check(_libc.umount2(os.fsencode(path), MNT_DETACH), f"umount {path}")
 
 
+def detach_mounts(path: Path) -> None:
+    """Unmount all that is mounted on `path`, each with everything below it. Raises OSError."""
+    while os.path.ismount(path):
+        detach_mount(path)
+
+
 def mount_tmpfs(path: Path) -> None:
     """Mount an empty tmpfs on `path` that only root may read. Mounts below it do not propagate to
     other mount namespaces, as a mounted mount namespace must not (mount_namespaces(7)). Raises

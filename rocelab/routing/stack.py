@@ -12,15 +12,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rocelab.base.doors import Door
 from rocelab.base.family import Family
 from rocelab.base.files import replace_file
 from rocelab.labfile.stacks import STACK_GROUP
-from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.answers import ANSWER_TIMEOUT_S
 from rocelab.routing.files import DaemonFiles
+
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric, Node
 
 _FILE = "installation.json"
 

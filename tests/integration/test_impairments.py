@@ -21,7 +21,6 @@ from rocelab.dataplane.impairments import lineprocess
 from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.dataplane.impairments.maps import ImpairmentCounters
 from rocelab.dataplane.impairments.program import IMPAIRMENTS
-from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.dataplane.queues.reading import read_queue_counters
 from rocelab.jobs.flow import ProbeStream
 from rocelab.lab.lab import Lab, RunningLab
@@ -92,7 +91,7 @@ def state_of(lab: RunningLab) -> State:
         return list(json.loads(lab.node(node).exec(["tc", "-j", *command]).stdout or "[]"))
 
     state: State = {}
-    folder = bpf_folder(lab.runtime.files)
+    folder = lab.runtime.files.bpf
     state["bpf"] = sorted(str(path) for path in folder.rglob("*")) if folder.exists() else None
     for node in SWITCHES:
         netns = lab.node(node).netns

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.base.errors import InputError, MachineError
-from rocelab.dataplane.queues.engine import FEATURES, LONGEST_PACKETS
+from rocelab.dataplane.queues.engine import FEATURES
 from rocelab.dataplane.queues.reading import (
     DepthSample,
     QueueReader,
@@ -29,6 +29,7 @@ from rocelab.dataplane.queues.reading import (
 )
 from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.lab.lab import RunningLab
+from rocelab.lab.wiring import LONGEST_PACKETS
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import namespaces, probes
 from rocelab.observe.queues import QueueWatch

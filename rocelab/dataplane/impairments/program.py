@@ -19,7 +19,6 @@ from pathlib import Path
 
 from rocelab.base.files import make_folder
 from rocelab.dataplane.impairments.maps import MAPS, ImpairmentMaps
-from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.linux import bpf, namespaces, netlink, tc
 from rocelab.record import LabFiles
 
@@ -46,7 +45,7 @@ class Stage:
 
     def pins(self, files: LabFiles) -> Path:
         """Where programs and maps are pinned while any port has this stage."""
-        return bpf_folder(files) / self.name
+        return files.bpf / self.name
 
     def maps(self, files: LabFiles) -> ImpairmentMaps:
         """The pinned maps and programs. Raises BpfError if there are none."""
@@ -71,7 +70,7 @@ def make_pins(stage: Stage, files: LabFiles, slots: int) -> None:
         return
     sizes = {"rules": slots, "counters": slots + 1}
     with bpf.LoadedObject(bpf.compiled(SOURCE), sizes) as loaded:
-        bpf.mount(bpf_folder(files))
+        bpf.mount(files.bpf)
         # The folder gets this name only when it is complete.
         fresh = _unfinished(folder)
         shutil.rmtree(fresh, ignore_errors=True)
@@ -82,7 +81,7 @@ def make_pins(stage: Stage, files: LabFiles, slots: int) -> None:
 
 def remove_pins(stage: Stage, files: LabFiles) -> None:
     """Remove programs and maps, and the bpffs if nothing else is on it. Idempotent."""
-    base = bpf_folder(files)
+    base = files.bpf
     for folder in (stage.pins(files), _unfinished(stage.pins(files))):
         shutil.rmtree(folder, ignore_errors=True)
     # Names with a dot are the kernel's own (kernel/bpf/inode.c): it puts two on every bpffs.

@@ -14,7 +14,6 @@ from rocelab.base.errors import MachineError
 from rocelab.base.files import make_folder
 from rocelab.dataplane.pfc import gates
 from rocelab.dataplane.pfc.maps import CLASSES, PINS, PORT_FIELDS
-from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import bpf, probes, tc
 from rocelab.linux.closing import Closing
@@ -39,7 +38,7 @@ _KEY = Struct("=I")
 
 def pins_folder(files: LabFiles) -> Path:
     """Where the program's maps are pinned while the lab is up."""
-    return bpf_folder(files) / "pfc"
+    return files.bpf / "pfc"
 
 
 class PausePorts(Closing):
@@ -103,7 +102,7 @@ class PausePorts(Closing):
 
     def _load(self, plan: PausePlan, files: LabFiles) -> None:
         file = bpf.compiled(SOURCE)
-        bpf.mount(bpf_folder(files))
+        bpf.mount(files.bpf)
         slots = len(plan.ports) + 1
         sizes = {
             "ports": slots,

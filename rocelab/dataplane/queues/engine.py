@@ -7,7 +7,6 @@ reads the right counters.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Container, Mapping
 from pathlib import Path
@@ -23,10 +22,6 @@ from rocelab.linux.closing import Closing
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.queues import QueuedPort, plan_queues
 from rocelab.record import LabFiles
-
-LONGEST_PACKETS = 32767
-"""A port's txqueuelen, the most that recent kernels take. Queues are limited in bytes; if packets
-are so small that this limit comes first, the engine `bpf` drops and counts the rest."""
 
 AUTO_PORTS = 2000
 """The most switch ports that get queues by default. For each new classifier block the kernel walks
@@ -56,24 +51,12 @@ class PortQueues(Protocol):
         ...
 
 
-def bpf_folder(files: LabFiles) -> Path:
-    """A bpffs while the lab is up, with the program and maps of the engine `bpf`, and below it
-    those of `rocelab.dataplane.steering`."""
-    return files.dataplane / "bpf"
-
-
 def read_engine(files: LabFiles) -> QueueEngine:
     """The engine of a lab that is up; `off` if it has no queues."""
     try:
         return QueueEngine(_engine_file(files).read_text())
     except FileNotFoundError:
         return QueueEngine.OFF
-
-
-def remove(files: LabFiles) -> None:
-    """Remove all programs and maps of a lab's network. Idempotent."""
-    while os.path.ismount(bpf_folder(files)):
-        namespaces.detach_mount(bpf_folder(files))
 
 
 class SwitchQueues(Closing):
@@ -153,7 +136,7 @@ class SwitchQueues(Closing):
                 self._take(engine)
             except MachineError as error:
                 reasons.append(error.message)
-                remove(self._files)
+                namespaces.detach_mounts(self._files.bpf)
                 continue
             if reasons:
                 self.note = (
@@ -169,7 +152,7 @@ class SwitchQueues(Closing):
             if lacking:
                 raise OSError(lacking)
             if engine is QueueEngine.BPF:
-                self._engine = Marker(self._plan, bpf_folder(self._files))
+                self._engine = Marker(self._plan, self._files.bpf)
             else:
                 self._engine = RedQueues(self._plan)
         except OSError as error:

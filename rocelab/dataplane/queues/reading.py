@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.errors import InputError
-from rocelab.dataplane.queues.engine import bpf_folder, read_engine
+from rocelab.dataplane.queues.engine import read_engine
 from rocelab.dataplane.queues.marker_reader import MarkerReader
 from rocelab.dataplane.queues.red_reader import RedReader
 from rocelab.labfile.queues import TRAFFIC_CLASSES, QueueEngine
@@ -37,7 +37,7 @@ class QueueReader(Closing):
         self.engine = read_engine(files)
         match self.engine:
             case QueueEngine.BPF:
-                self._reader: MarkerReader | RedReader = MarkerReader(self.plan, bpf_folder(files))
+                self._reader: MarkerReader | RedReader = MarkerReader(self.plan, files.bpf)
             case QueueEngine.RED:
                 self._reader = RedReader(self.plan, files)
             case _:

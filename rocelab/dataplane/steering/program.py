@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rocelab.base.files import make_folder
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.dataplane.steering.maps import MAPS, node_ids
 from rocelab.linux import bpf, namespaces, netlink, tc
 from rocelab.planning.fabric import Fabric
@@ -32,7 +31,7 @@ _MAJOR = 1 << 16
 
 def pins_folder(files: LabFiles) -> Path:
     """Where the maps are pinned while the program is attached."""
-    return bpf_folder(files) / "steering"
+    return files.bpf / "steering"
 
 
 def attach(
@@ -45,7 +44,7 @@ def attach(
     """
     ids = node_ids(fabric)
     file = bpf.compiled(SOURCE, {} if hashes is None else {"HASHES": hashes})
-    bpf.mount(bpf_folder(files))
+    bpf.mount(files.bpf)
     folder = pins_folder(files)
     nodes = len(fabric.nodes) + 1
     sizes = {"nodes": nodes, "counters": nodes, "pins": max(1, pins), "entries": MAX_ENTRIES}

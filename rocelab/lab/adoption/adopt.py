@@ -29,7 +29,6 @@ from rocelab.lab.providers.adopted import (
     AdoptedContainer,
     AdoptionRecord,
     ContainerFrr,
-    is_adopted,
     read_adopted,
     write_adopted,
 )
@@ -147,7 +146,7 @@ def forget(name: str) -> None:
 
 def check_adopted(files: LabFiles) -> None:
     """Raises InputError if rocelab brought the lab up."""
-    if not is_adopted(files):
+    if not files.is_adopted:
         raise InputError(
             f"lab {files.lab} was brought up here and not adopted",
             f"take it down with `rocelab down {files.lab}`",

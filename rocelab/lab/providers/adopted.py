@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocelab.base.errors import InputError
 from rocelab.base.files import replace_file
@@ -27,13 +28,14 @@ from rocelab.linux import namespaces, netlink, portstate, processes
 from rocelab.linux.bracket import Bracket
 from rocelab.linux.links import read_links
 from rocelab.linux.rootfs import open_below
-from rocelab.planning.fabric import Fabric, Link
 from rocelab.record import DamagedRecordError, LabFiles, recorded_count
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.stack import Installation, read_installation
 
-FILE = "adopted.json"
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric, Link
+
 SUPERVISOR = "watchfrr"
 RUN_FOLDER = "var/run/frr"
 """Where FRR's sockets are in a container; /var/run is a link to /run there as well."""
@@ -75,27 +77,22 @@ class AdoptionRecord:
         return ContainerEngine(self.program)
 
 
-def is_adopted(files: LabFiles) -> bool:
-    """Whether the lab was adopted, whatever else is recorded of it."""
-    return (files.root / FILE).exists()
-
-
 def write_adopted(files: LabFiles, adopted: AdoptionRecord) -> None:
     """Write the record of the containers atomically."""
-    replace_file(files.root / FILE, json.dumps(asdict(adopted), indent=1))
+    replace_file(files.adopted, json.dumps(asdict(adopted), indent=1))
 
 
 def read_adopted(files: LabFiles) -> AdoptionRecord:
     """Read the record of the containers. Raises FileNotFoundError, DamagedRecordError."""
     try:
-        document = json.loads((files.root / FILE).read_text())
+        document = json.loads(files.adopted.read_text())
         nodes = {
             name: AdoptedContainer(**{**node, "commands": _tuples(node["commands"])})
             for name, node in document["nodes"].items()
         }
         return AdoptionRecord(document["lab"], document["program"], nodes)
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise DamagedRecordError(files.lab, f"{FILE} names no containers") from None
+        raise DamagedRecordError(files.lab, f"{files.adopted.name} names no containers") from None
 
 
 def _tuples(commands: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:

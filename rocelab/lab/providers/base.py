@@ -9,14 +9,16 @@ runtimes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rocelab.base.progress import ProgressSink
 from rocelab.lab.node import NamespaceNode
-from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.stack import Installation
+
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric
 
 
 class NodeProvider(Protocol):

@@ -20,10 +20,10 @@ from rocelab.base.errors import MachineError
 from rocelab.base.files import write_file
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.lab.engine import find_engine, last_line
+from rocelab.lab.kind import CONTAINER_LABEL
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
-    LABEL,
     WAITS,
     Containers,
     begin,
@@ -90,7 +90,7 @@ def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapp
                 "network-mode": "none",
                 "privileged": False,
                 "cap-add": list(CAPABILITIES),
-                "labels": {LABEL: containers.label},
+                "labels": {CONTAINER_LABEL: containers.label},
                 "entrypoint": "/bin/sh",
                 "cmd": shlex.join(["-c", WAITS]),
             },

@@ -15,17 +15,17 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.files import replace_file
 from rocelab.base.progress import ProgressSink
 from rocelab.lab.engine import ContainerEngine, find_engine
 from rocelab.lab.image import built_image
+from rocelab.lab.kind import CONTAINER_LABEL
 from rocelab.lab.node import NamespaceNode, too_late
 from rocelab.linux import namespaces, processes
 from rocelab.linux.commands import Command, LateError
-from rocelab.planning.fabric import Fabric
 from rocelab.record import DamagedRecordError, LabFiles
 from rocelab.routing import daemons
 from rocelab.routing.frr.installation import (
@@ -35,7 +35,9 @@ from rocelab.routing.frr.installation import (
     version_in,
 )
 
-LABEL = "org.rocelab.record"
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric
+
 CAPABILITIES = (
     "CHOWN",
     "DAC_OVERRIDE",
@@ -250,7 +252,7 @@ def remove_containers(files: LabFiles) -> None:
     except FileNotFoundError:
         return
     engine = containers.engine
-    label = f"label={LABEL}={containers.label}"
+    label = f"label={CONTAINER_LABEL}={containers.label}"
     ids = engine.run("ps", "--all", "--quiet", "--no-trunc", "--filter", label).split()
     if ids:
         engine.run("rm", "--force", "--volumes", *ids)

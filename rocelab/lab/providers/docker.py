@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.lab.checks import Check, program_version
 from rocelab.lab.engine import find_engine
+from rocelab.lab.kind import CONTAINER_LABEL
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
-    LABEL,
     WAITS,
     Containers,
     begin,
@@ -103,7 +103,8 @@ def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
         ]
     return [
         *("run", "--detach", "--name", containers.container(name), "--hostname", name),
-        *("--label", f"{LABEL}={containers.label}", "--network", "none", "--cap-drop", "ALL"),
+        *("--label", f"{CONTAINER_LABEL}={containers.label}"),
+        *("--network", "none", "--cap-drop", "ALL"),
         *(word for capability in CAPABILITIES for word in ("--cap-add", capability)),
         *(_PODMAN_LIMITS if containers.program == "podman" else ()),
         *(word for mount in mounts for word in ("--mount", mount)),

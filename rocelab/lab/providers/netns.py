@@ -9,15 +9,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers.door import HostRuntime
 from rocelab.linux import namespaces
-from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.stack import Installation, stack_for
+
+if TYPE_CHECKING:
+    from rocelab.planning.fabric import Fabric
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,10 +160,10 @@ def test_the_dilation_that_advice_names_is_an_option(rocelab: CommandLine) -> No
 
 
 def raise_in_plan(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def fail(_: str) -> None:
+    def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("rocelab.lab.lab.Lab.planned", fail)
+    monkeypatch.setattr("rocelab.planning.build.plan", fail)
 
 
 @pytest.mark.parametrize("line", ["plan zone-252x18 --json", "plan tiny", "drill list", "schema"])

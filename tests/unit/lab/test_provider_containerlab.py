@@ -11,10 +11,11 @@ import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from rocelab.base.errors import MachineError
+from rocelab.lab.kind import CONTAINER_LABEL
 from rocelab.lab.lab import Lab
 from rocelab.lab.providers import provider_of
 from rocelab.lab.providers.containerlab import topology_of
-from rocelab.lab.providers.containers import LABEL, Containers
+from rocelab.lab.providers.containers import Containers
 from rocelab.record import LabFiles
 from tests.helpers.target_schemas import clab_schema
 
@@ -50,7 +51,7 @@ def test_every_node_waits_with_its_folder_which_only_daemons_write_and_no_networ
         assert node["binds"] == [hosts, f"{folder}:{folder}:ro", *expected]
     defaults = parts["defaults"]
     assert (defaults["network-mode"], defaults["privileged"]) == ("none", False)
-    assert defaults["labels"] == {LABEL: "0123"}
+    assert defaults["labels"] == {CONTAINER_LABEL: "0123"}
     entry, *rest = [defaults["entrypoint"], *shlex.split(defaults["cmd"])]
     assert (entry, rest[0]) == ("/bin/sh", "-c")
     assert "links" not in parts
