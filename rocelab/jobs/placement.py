@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from itertools import groupby, zip_longest
 
 from rocelab.base.errors import InputError
@@ -81,6 +82,31 @@ class Nics:
         for place, ref in enumerate(map(NicRef, self.server, self.number)):
             places.setdefault(ref, []).append(place)
         return places
+
+    def of_servers(self, names: Sequence[str]) -> list[int]:
+        """The NICs of servers, in the order of the names, each once.
+
+        A name, or a pattern of fnmatch(3), is of servers, of single NICs (`srv1-2:3`) or of
+        switches, whose servers these are. Raises InputError for one that fits none.
+        """
+        switches: dict[Hashable, str] = dict(enumerate(self.nodes))
+        chosen: dict[int, None] = {}
+        for name in names:
+            fits = partial(fnmatchcase, pat=name)
+            found = [nic for nic, server in enumerate(self.server) if fits(server)]
+            if not found and ":" in name:
+                found = [nic for ref, nic in self.index.items() if fits(str(ref))]
+            if not found:
+                above = {at for at, switch in switches.items() if fits(switch)}
+                above |= {switches[at] for at in above}
+                found = [nic for nic, leaf in enumerate(self.leaf) if not above.isdisjoint(leaf)]
+            if not found:
+                raise InputError(
+                    f"{shown(name)} is no server, NIC or leaf of {self.fabric}",
+                    hint=name_hint(name, list(dict.fromkeys(self.server))),
+                )
+            chosen |= dict.fromkeys(found)
+        return list(chosen)
 
     def cut(self, chosen: Sequence[int]) -> Cut:
         """The cut of a ring over a placement.

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rocelab.base.arrays import Bools
+from rocelab.base.arrays import Bools, Floats
 from rocelab.hosts.ranks import RankHosts
-from rocelab.jobs.workload import Dimension, Sends, Step, Workload
+from rocelab.jobs.workload import Counts, Dimension, Sends, Step, Workload
 
 
 class Steps:
@@ -58,39 +58,47 @@ class Steps:
 
 
 def alone_s(
-    sends: Sends | None, ranks: int, nic_bps: float, hosts: RankHosts | None = None
+    sends: Sends | None, ranks: int, nic_bps: Floats | float, hosts: RankHosts | None = None
 ) -> float:
-    """Seconds that sends take if only NICs of `nic_bps` each way limit them, and the fabrics of
-    hosts: the time of the rank that sends or receives most, in payload."""
+    """Seconds that sends take if only NICs of `nic_bps` each way (of all ranks, or of each) limit
+    them, and the fabrics of hosts: the time of the rank that sends or receives longest, in
+    payload."""
     if sends is None:
         return 0.0
     if hosts is not None and hosts.local is not None:
         local = hosts.same_domain(sends.source, sends.destination)
-        over_network = _most_bytes(sends, ranks, ~local) * 8 / nic_bps
-        return max(over_network, _most_bytes(sends, ranks, local) * 8 / hosts.local.bandwidth_bps)
+        over_network = _longest_s(sends, ranks, ~local, nic_bps)
+        return max(over_network, _longest_s(sends, ranks, local, hosts.local.bandwidth_bps))
     # A list of flows has very many steps of one send.
     if len(sends.source) == 1:
-        return sends.size_bytes.item(0) * 8 / nic_bps
-    return _most_bytes(sends, ranks, np.ones(len(sends.source), np.bool_)) * 8 / nic_bps
+        ends = [sends.source.item(0), sends.destination.item(0)]
+        rate_bps = nic_bps if isinstance(nic_bps, float) else float(nic_bps[ends].min())
+        return sends.size_bytes.item(0) * 8 / rate_bps
+    return _longest_s(sends, ranks, np.ones(len(sends.source), np.bool_), nic_bps)
 
 
-def _most_bytes(sends: Sends, ranks: int, chosen: Bools) -> float:
-    """What the rank sends or receives that does so most, of some sends."""
+def _longest_s(sends: Sends, ranks: int, chosen: Bools, bps: Floats | float) -> float:
+    """The time of the rank that sends or receives some sends longest at this rate."""
     ends, sizes = (sends.source[chosen], sends.destination[chosen]), sends.size_bytes[chosen]
-    return max(float(np.bincount(end, sizes, minlength=ranks).max()) for end in ends)
+    return max(float((np.bincount(end, sizes, ranks) * 8 / bps).max()) for end in ends)
 
 
-def step_ends(workload: Workload, nic_bps: float, hosts: RankHosts | None = None) -> list[float]:
+def step_ends(
+    workload: Workload, nic_bps: Floats | float, hosts: RankHosts | None = None
+) -> list[float]:
     """When each step is over, in seconds, if it takes its compute time and its sends go alone on
-    NICs of `nic_bps` and on the fabrics of hosts."""
+    NICs of `nic_bps` and on the fabrics of hosts, and nothing waits for the clock."""
     ends: list[float] = []
     for step in workload.steps:
         start = max(ends[earlier] for earlier in step.after) if step.after else 0.0
-        ends.append(start + step.compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts))
+        compute_s = 0.0 if step.counts is Counts.BEFORE else step.compute_s
+        ends.append(start + compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts))
     return ends
 
 
-def roofline_s(workload: Workload, nic_bps: float, hosts: RankHosts | None = None) -> float:
+def roofline_s(
+    workload: Workload, nic_bps: Floats | float, hosts: RankHosts | None = None
+) -> float:
     """The longest chain of steps, each with its compute time and alone on NICs of `nic_bps`, and on
     the fabrics of hosts.
 

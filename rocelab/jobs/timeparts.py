@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocelab.jobs.workload import Dimension, Step
+from rocelab.jobs.workload import Counts, Dimension, Step
 
 COMPUTE = "computation"
 BUBBLE = "pipeline bubble"
@@ -24,10 +24,12 @@ def time_parts(
     """Seconds of an iteration by part. ends_s: when each step was over. computed_s: what a GPU
     computes in all; what the chain computes beyond it is the pipeline's bubble. begin_s: when the
     first iteration began."""
-    numbers = [number for number, step in enumerate(steps) if step.iteration == iteration]
+    counted = [number for number, step in enumerate(steps) if step.counts is Counts.WITHIN]
+    numbers = [number for number in counted if steps[number].iteration == iteration]
     if not numbers:
         return {}
-    begin_s = max((ends_s[number] for number in range(numbers[0])), default=begin_s)
+    earlier = [ends_s[number] for number in counted if number < numbers[0]]
+    begin_s = max(earlier, default=begin_s)
     parts: dict[str, float] = {}
 
     def add(part: str, seconds: float) -> None:

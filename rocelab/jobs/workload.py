@@ -67,6 +67,17 @@ class Dimension(StrEnum):
     CACHE = "KV cache"
 
 
+class Counts(StrEnum):
+    """How a step counts in the time of its iteration."""
+
+    WITHIN = "within"
+    """The iteration is over when all such steps are."""
+    BEFORE = "before"
+    """It waits for the clock: the iteration's time begins when it ends."""
+    BESIDE = "beside"
+    """It goes on beside the iterations that follow, which do not wait for it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """After all steps `after` (lower numbers) and then `compute_s`, `sends`; None: only compute."""
@@ -85,6 +96,7 @@ class Step:
     """What the sends are for."""
     inside: tuple[tuple[Dimension, float], ...] = ()
     """Seconds of `compute_s` in which GPUs wait for one another within their servers."""
+    counts: Counts = Counts.WITHIN
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from rocelab.labfile.base import SpecModel
 
 @dataclass(frozen=True, eq=False)
 class JobPlace:
-    """A job on a network, with R ranks."""
+    """A job on a network, with R ranks: its own, and behind them those of its endpoints."""
 
     name: str
     """For messages."""
@@ -47,12 +47,25 @@ class JobPlace:
     """The type of server on its ranks: which of them reach each other without the network, and what
     hosts take. None: hosts take no time, and all ranks send over the network."""
 
+    endpoints: tuple[Ints, ...] = ()
+    """The ranks of each group of `WorkloadSpec.endpoints`."""
+
+    @property
+    def ranks(self) -> int:
+        """R."""
+        return len(self.servers)
+
+    @property
+    def own(self) -> int:
+        """How many ranks are its own."""
+        return self.ranks - sum(map(len, self.endpoints))
+
     @property
     def domains(self) -> Ints:
-        """R. The server of each rank, or the domain in which its GPU reaches others."""
+        """The server of each own rank, or the domain in which its GPU reaches others."""
         if self.hosts is None or self.hosts.local is None:
-            return self.servers
-        return self.hosts.domain
+            return self.servers[: self.own]
+        return self.hosts.domain[: self.own]
 
     def apart(self, size: int) -> Bools:
         """Of each group of `size` consecutive ranks, whether its NICs are on several servers, or in
@@ -122,6 +135,27 @@ class WorkloadSpec(SpecModel):
     def server_ranks(self) -> int:
         """How many consecutive ranks need no network among them where they are on one server."""
         return 1
+
+    @property
+    def endpoints(self) -> tuple[Sequence[str], ...]:
+        """Groups of servers whose NICs are ranks behind its own, by name or pattern
+        (`rocelab.jobs.placement.Nics.of_servers`). Several jobs may have the same."""
+        return ()
+
+    @property
+    def endpoint_rate(self) -> int | None:
+        """What all NICs of its first endpoints together send, and get, in bytes per second, if that
+        is less than they can."""
+        return None
+
+    @property
+    def beside(self) -> str | None:
+        """The job on whose NICs its own ranks are; None: on NICs of its own."""
+        return None
+
+    def placed(self, ranks: int) -> Self:
+        """The workload of so many own ranks, where it leaves them open."""
+        return self
 
     @property
     def source(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.base.arrays import Floats
+from rocelab.base.arrays import Bools, Floats
 from rocelab.base.statistics import spread
 from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
@@ -150,19 +150,20 @@ def _job(
     simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJob, times: Completion
 ) -> JobOutcome:
     network, workload = simulation.network, simulation.workloads[number]
-    places, compiled = simulation.places[number], simulation.compiled
+    compiled = simulation.compiled
     (tasks,) = np.nonzero(compiled.job == number)
     transfers = slice(*compiled.program.first_transfer[[tasks[0], tasks[-1] + 1]])
     seconds = simulation.iteration_seconds(outcome)[number]
     roofline_ns = _roofline_s(simulation, number, transfers) * NS
     end_s = float(outcome.end_s[tasks].max())
+    places = simulation.own_places(number)
     cut, merged = ring_cut(network, places), bool(simulation.is_merged[number])
     sample = places if len(places) <= NAMED_RANKS else places[:0]
     served = served_of(simulation, outcome, number)
     return JobOutcome(
         name=job.name,
         job=job.model_dump(mode="json", exclude_none=True),
-        ranks=workload.ranks,
+        ranks=len(places),
         nics=tuple(map(network.nic_name, sample.tolist())),
         ordered=workload.ordered,
         cut_leaves=cut.leaves,
@@ -226,22 +227,26 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
     (`Simulation.iteration_seconds`).
     """
     compiled, workload = simulation.compiled, simulation.workloads[number]
-    nic_bps = simulation.nic_bps(number)
+    nics_bps = simulation.nics_bps(np.arange(simulation.network.nics, dtype=np.int32))
     hosts = simulation.rank_hosts(simulation.places[number])
     flow, bits = compiled.program.flow[transfers], compiled.program.size_bits[transfers]
     ends = (compiled.flows.source[flow], compiled.flows.destination[flow])
-    parts = [(nic_bps, np.ones(len(flow), np.bool_))]
+    parts: list[tuple[Floats | float, Bools]] = [(nics_bps, np.ones(len(flow), np.bool_))]
     if hosts is not None and hosts.local is not None and simulation.local is not None:
         local = simulation.local.is_local(simulation.flows)[flow]
-        parts = [(nic_bps, ~local), (hosts.local.bandwidth_bps, local)]
+        parts = [(nics_bps, ~local), (hosts.local.bandwidth_bps, local)]
     busiest_s = max(
-        float(np.bincount(end[chosen], bits[chosen], 1).max(initial=0.0)) / bps
+        float((np.bincount(end[chosen], bits[chosen], len(nics_bps)) / bps).max(initial=0.0))
         for bps, chosen in parts
         for end in ends
     )
     iterations = 1 + max(step.iteration for step in workload.steps)
     is_collective = simulation.jobs[number].collective is not None
-    chain_s = 0.0 if is_collective else roofline_s(workload, nic_bps, hosts)
+    chain_s = (
+        0.0
+        if is_collective
+        else roofline_s(workload, simulation.nics_bps(simulation.places[number]), hosts)
+    )
     return max(busiest_s, chain_s) / iterations
 
 

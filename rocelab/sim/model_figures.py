@@ -68,7 +68,7 @@ def latencies_of(
     job, workload = simulation.jobs[number], simulation.workloads[number]
     if job.workload is None or np.isinf(seconds).any():
         return []
-    begins_s = np.concatenate(([0.0], np.cumsum(seconds)[:-1])) + job.start / NS
+    begins_s, _ = simulation.iteration_spans(outcome)[number]
     ends: list[Mapping[str, float]] = []
     ends_s = step_ends_s(simulation, outcome, number)
     for iteration, begin_s in enumerate(begins_s.tolist()):

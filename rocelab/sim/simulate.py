@@ -35,7 +35,7 @@ from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.tuning import Tuned, check_needs_no_hosts, tuned_job
-from rocelab.jobs.workload import Workload
+from rocelab.jobs.workload import Counts, Workload
 from rocelab.jobs.workloads import JobPlace
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.model import LabSpec
@@ -51,6 +51,7 @@ from rocelab.routes.arrays.paths import along_paths, links_on_path, paths_of
 from rocelab.routes.models import Model
 from rocelab.sim.ahead import TRAFFIC_ENGINEERING, compile_ahead, load_library
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
+from rocelab.sim.endpoints import endpoints_of, places_beside, with_endpoint_rates
 from rocelab.sim.engine.program import Change, Limits, Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
@@ -125,7 +126,10 @@ class Simulation:
                 self._domain = domains_of(self.network, self.host_model)
         with self._timed("jobs"):
             known = _read(self.jobs, progress)
+            self.endpoints = endpoints_of(self.network, self.jobs)
             self.places = self._placed({name: read.ranks for name, read in known.items()})
+            self.jobs = tuple(map(_with_ranks, self.jobs, self.places, self.endpoints))
+            self.network = with_endpoint_rates(self.network, self.jobs, self.endpoints)
             self.jobs, self.costs = self._tuned()
             known = self._with_open_loops(known)
             listed = sum(len(read) for read in known.values() if isinstance(read, FlowList))
@@ -232,8 +236,24 @@ class Simulation:
     def place(self, number: int, nics: Ints) -> JobPlace:
         """A job on these NICs."""
         job, servers = self.jobs[number], self.network.nic_server[nics]
-        hosts = self.rank_hosts(nics)
-        return JobPlace(job.name, servers, self._nics_bps(nics), job.iterations, job.seed, hosts)
+        sizes = [len(group) for group in self.endpoints[number]]
+        first = len(nics) - sum(sizes)
+        ranks = np.arange(first, len(nics), dtype=np.int32)
+        return JobPlace(
+            job.name,
+            servers,
+            self.nics_bps(nics),
+            job.iterations,
+            job.seed,
+            self.rank_hosts(nics),
+            tuple(np.split(ranks, np.cumsum(sizes)[:-1])) if sizes else (),
+        )
+
+    def own_places(self, number: int) -> Ints:
+        """The NICs of a job's own ranks, without those of its endpoints."""
+        others = sum(map(len, self.endpoints[number]))
+        own: Ints = self.places[number][: len(self.places[number]) - others]
+        return own
 
     @property
     def hosts_in_words(self) -> str:
@@ -541,25 +561,33 @@ class Simulation:
         }
 
     def iteration_seconds(self, outcome: Outcome) -> list[list[float]]:
-        """The duration of each job's iterations, inf for those that never ended.
-
-        An iteration counts from the end of the one before, or the job's start, without a
-        collective's own pause, as in the lab.
-        """
+        """The duration of each job's iterations, inf for those that never ended, without a
+        collective's own pause, as in the lab."""
         rows = []
+        for job, (begins_s, ends_s) in zip(self.jobs, self.iteration_spans(outcome), strict=True):
+            pause_s = 0.0 if job.collective is None else job.collective.compute / 1e9
+            pauses_s = np.where(np.arange(len(ends_s)) > 0, pause_s, 0.0)
+            with np.errstate(invalid="ignore"):
+                times = ends_s - begins_s - pauses_s
+            rows.append(np.where(np.isfinite(ends_s), times, np.inf).tolist())
+        return rows
+
+    def iteration_spans(self, outcome: Outcome) -> list[tuple[Floats, Floats]]:
+        """When the iterations of each job begin and end: from the end of the one before, or the
+        job's start, or the moment for which its steps wait (`Counts.BEFORE`)."""
+        spans = []
         for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
             (tasks,) = np.nonzero(self.compiled.job == number)
-            iteration = np.array([step.iteration for step in workload.steps], np.int64)[
-                self.compiled.step[tasks]
-            ]
-            ends = np.zeros(1 + int(iteration.max(initial=-1)))
-            np.maximum.at(ends, iteration, outcome.end_s[tasks])
-            pause_s = 0.0 if job.collective is None else job.collective.compute / 1e9
-            pauses_s = np.where(np.arange(len(ends)) > 0, pause_s, 0.0)
-            with np.errstate(invalid="ignore"):
-                times = np.diff(ends, prepend=job.start / 1e9) - pauses_s
-            rows.append(np.where(np.isfinite(ends), times, np.inf).tolist())
-        return rows
+            step = self.compiled.step[tasks]
+            iteration = np.array([step.iteration for step in workload.steps], np.int64)[step]
+            counts = np.array([step.counts for step in workload.steps])[step]
+            ends_s = np.zeros(1 + int(iteration.max(initial=-1)))
+            within, before = counts == Counts.WITHIN, counts == Counts.BEFORE
+            np.maximum.at(ends_s, iteration[within], outcome.end_s[tasks[within]])
+            begins_s = np.concatenate(([job.start / 1e9], ends_s[:-1]))
+            begins_s[iteration[before]] = outcome.end_s[tasks[before]]
+            spans.append((begins_s, ends_s))
+        return spans
 
     @property
     def retransmissions(self) -> Mapping[str, Retransmission]:
@@ -573,18 +601,26 @@ class Simulation:
         }
 
     def _placed(self, known: Mapping[str, int]) -> tuple[Ints, ...]:
-        """The NICs of each job. known: the ranks of traces and files of flows; random flows have
-        the NICs that are listed, or all that the jobs before leave."""
+        """The NICs of each job, those of its endpoints last. known: the ranks of traces and files
+        of flows; random flows and storage have the NICs that are listed, or all that others leave.
+        Raises InputError for a job beside one that is not there, or has other ranks."""
         taken = np.zeros(self.network.nics, np.bool_)
-        rows = []
+        for groups in self.endpoints:
+            for group in groups:
+                taken[group] = True
+        own: dict[str, Ints] = {}
         for job in self.jobs:
+            if job.workload is not None and job.workload.beside is not None:
+                continue
             ranks = known.get(job.name, job.ranks)
             if ranks is None:
                 is_list = not isinstance(job.placement, Placement)
                 ranks = len(job.placement) if is_list else int(np.count_nonzero(~taken))
-            places = place_ranks(self.network, ranks, job.placement, job.seed, taken)
-            taken[places] = True
-            rows.append(places)
+            own[job.name] = place_ranks(self.network, ranks, job.placement, job.seed, taken)
+            taken[own[job.name]] = True
+        rows = []
+        for job, groups in zip(self.jobs, self.endpoints, strict=True):
+            rows.append(np.concatenate([places_beside(job, own), *groups]).astype(np.int32))
         return tuple(rows)
 
     def _compiled(self) -> Compiled:
@@ -750,9 +786,9 @@ class Simulation:
 
     def nic_bps(self, number: int) -> float:
         """The rate of the slowest of a job's NICs."""
-        return float(self._nics_bps(self.places[number]).min())
+        return float(self.nics_bps(self.places[number]).min())
 
-    def _nics_bps(self, places: Ints) -> Floats:
+    def nics_bps(self, places: Ints) -> Floats:
         """The rate of each of these NICs, summed over its ports."""
         links = self.network.nic_links[places]
         rates: Floats = np.where(links == NONE, 0.0, self.network.rate_bps[links]).sum(axis=1)
@@ -843,6 +879,14 @@ def _read(jobs: Sequence[SimulatedJob], progress: ProgressSink) -> _Known:
     blocks = {job.name: job.workload for job in jobs if job.workload is not None}
     read = {name: block.read(progress) for name, block in blocks.items()}
     return {name: known for name, known in read.items() if known is not None}
+
+
+def _with_ranks(job: SimulatedJob, places: Ints, groups: Sequence[Ints]) -> SimulatedJob:
+    """The job with the number of its own ranks, where its workload leaves that open."""
+    if job.workload is None or job.ranks is not None or not groups:
+        return job
+    block = job.workload.placed(len(places) - sum(map(len, groups)))
+    return job.model_copy(update={job.kind: block})
 
 
 def _steps_of(known: Workload | FlowList) -> Workload:

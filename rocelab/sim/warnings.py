@@ -276,9 +276,10 @@ def _kept_together(simulation: Simulation, number: int, size: int) -> str:
         taken[before] = True
     try:
         places = place_ranks(
-            network, len(simulation.places[number]), Placement.CONTIGUOUS, job.seed, taken
+            network, len(simulation.own_places(number)), Placement.CONTIGUOUS, job.seed, taken
         )
-        if not simulation.place(number, places).apart(size).any():
+        whole = np.concatenate([places, *simulation.endpoints[number]])
+        if not simulation.place(number, whole).apart(size).any():
             return f"`placement: contiguous` keeps each group of {size} on one server"
     except InputError:
         pass
@@ -436,8 +437,10 @@ def _placed_otherwise(simulation: Simulation) -> Iterator[str]:
     """Jobs that no scheduler and launcher would place so: not server by server."""
     network = simulation.network
     taken = np.zeros(network.nics, np.bool_)
-    for job, places in zip(simulation.jobs, simulation.places, strict=True):
-        how = job.placement
+    for number, job in enumerate(simulation.jobs):
+        if job.workload is not None and job.workload.beside is not None:
+            continue
+        places, how = simulation.own_places(number), job.placement
         if isinstance(how, Placement) and how is not Placement.CONTIGUOUS:
             usual = place_ranks(network, len(places), Placement.CONTIGUOUS, job.seed, taken)
             cuts = [ring_cut(network, some) for some in (places, usual)]

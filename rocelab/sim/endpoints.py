@@ -1,0 +1,98 @@
+"""The NICs that jobs share with others: those of storage and reader hosts, and of another job.
+
+Endpoints are servers that jobs name in their workloads; their NICs belong to no job alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rocelab.base.arrays import NONE, Ints
+from rocelab.base.errors import InputError
+from rocelab.base.wording import counted, name_hint, shown
+from rocelab.jobs.job_spec import SimulatedJob
+from rocelab.jobs.performance import wire_overhead_bytes
+from rocelab.routes.arrays.network import Network
+
+Endpoints = tuple[tuple[Ints, ...], ...]
+
+
+def endpoints_of(network: Network, jobs: Sequence[SimulatedJob]) -> Endpoints:
+    """The NICs of each job's groups of endpoints. Raises InputError for servers that the network
+    lacks, and for a NIC in two groups of a job."""
+    rows = []
+    for job in jobs:
+        groups: list[Ints] = []
+        for names in () if job.workload is None else job.workload.endpoints:
+            try:
+                group = np.array(network.nic_columns.of_servers(names), np.int32)
+            except InputError as error:
+                raise InputError(f"job {job.name}: {error.message}", hint=error.hint) from error
+            groups.append(group)
+        nics, times = np.unique(
+            np.concatenate([np.empty(0, np.int32), *groups]), return_counts=True
+        )
+        if times.max(initial=1) > 1:
+            raise InputError(
+                f"job {job.name}: {network.nic_name(int(nics[times.argmax()]))} is storage and a "
+                "reader",
+                "take other servers for one of the two",
+            )
+        rows.append(tuple(groups))
+    return tuple(rows)
+
+
+def places_beside(job: SimulatedJob, own: Mapping[str, Ints]) -> Ints:
+    """The NICs of a job's own ranks, or those of the job that it is beside. own: by job, of all
+    with NICs of their own. Raises InputError."""
+    other = None if job.workload is None else job.workload.beside
+    if other is None:
+        return own[job.name]
+    if other not in own:
+        raise InputError(
+            f"job {job.name} is of job {shown(other)}, and no job of that name has NICs of its own "
+            "in this network",
+            hint=name_hint(other, own) if own else "simulate that job beside it, or give ranks",
+        )
+    if job.ranks not in (None, len(own[other])):
+        raise InputError(
+            f"job {job.name} has {counted(job.ranks or 0, 'rank')}, and job {other}, whose NICs it "
+            f"takes, {len(own[other]):,}",
+            "leave ranks out",
+        )
+    return own[other]
+
+
+def with_endpoint_rates(
+    network: Network, jobs: Sequence[SimulatedJob], endpoints: Endpoints
+) -> Network:
+    """The network in which the links of each job's first endpoints carry no more payload than
+    these move, in packets of the job's transport.
+
+    Raises InputError for two jobs that say so of the same NIC and differ.
+    """
+    limit_bps = np.full(network.links, np.inf)
+    by_nic: dict[int, tuple[str, float]] = {}
+    for job, groups in zip(jobs, endpoints, strict=True):
+        rate = None if job.workload is None else job.workload.endpoint_rate
+        if rate is None:
+            continue
+        mtu = job.transport.mtu
+        on_wire = (mtu + wire_overhead_bytes(network.family)) / mtu
+        nic_bps = 8 * rate / len(groups[0]) * on_wire
+        for nic in groups[0].tolist():
+            other, known_bps = by_nic.setdefault(nic, (job.name, nic_bps))
+            if known_bps != nic_bps:
+                raise InputError(
+                    f"jobs {other} and {job.name} have other rates of storage for "
+                    f"{network.nic_name(nic)}: {known_bps / 8e9:.3g} and {nic_bps / 8e9:.3g} GB/s",
+                    "give both the same storage and storage_rate",
+                )
+            links = network.nic_links[nic]
+            links = links[links != NONE]
+            total_bps = float(network.rate_bps[links].sum())
+            limit_bps[links] = network.rate_bps[links] * min(1.0, nic_bps / total_bps)
+    return replace(network, rate_bps=np.minimum(network.rate_bps, limit_bps))
