@@ -13,7 +13,7 @@ from typing import Any
 
 from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.agent.nic import NEVER_NS, AgentNic, FrameOutlet
-from rocelab.agent.program import AgentProgram, PlannedSend, SendWay, StreamProgram
+from rocelab.agent.program import AgentProgram, PlannedSend, SendWay, StreamProgram, Wait
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import Requester, RequesterSettings
@@ -67,6 +67,7 @@ class Endpoint:
         self._program_of: dict[tuple[int, int], AgentProgram] = {}
         self._programs: list[AgentProgram] = []
         self._jobs: list[int] = []
+        self._starts_ns: list[int] = []
         self._start_ns = 0
         for rank in fields["ranks"]:
             self._add_rank(rank)
@@ -82,10 +83,11 @@ class Endpoint:
 
     def _add_rank(self, rank: Mapping[str, Any]) -> None:
         connections: dict[int, RcConnection] = {}
+        # A way is the number of the other rank, or of a send's own connection.
         for peer in rank["peers"]:
             pairs = [self.queue_pairs[number] for number in peer["queue_pairs"]]
             control = peer["control"]
-            connections[peer["rank"]] = RcConnection(
+            connections[peer["way"]] = RcConnection(
                 pairs,
                 split=rank["split"],
                 message_bytes=rank["message_bytes"],
@@ -99,8 +101,8 @@ class Endpoint:
             for peer, gpus in rank["local"]:
                 ways[peer] = _LocalConnection(self, rank["job"], (rank["rank"], peer), gpus)
             sends = [
-                PlannedSend(send_id, ways[peer], size, after, host_ns)
-                for send_id, peer, size, after, host_ns in rank["sends"]
+                PlannedSend(send_id, ways[way], size, Wait(*wait), host_ns)
+                for send_id, way, size, wait, host_ns in rank["sends"]
             ]
             program = AgentProgram(
                 rank["rank"],
@@ -111,12 +113,14 @@ class Endpoint:
                 self._iteration_over,
                 rank["recorded"],
                 rank["launch_ns"],
+                Wait(*rank["end"]),
             )
+            self._starts_ns.append(rank["start_ns"])
             self._program_of[rank["job"], rank["rank"]] = program
             self._programs.append(program)
             self._jobs.append(rank["job"])
         for peer in rank["peers"]:
-            owner = (connections[peer["rank"]], program)
+            owner = (connections[peer["way"]], program)
             for number in (*peer["queue_pairs"], peer["control"]):
                 if number is not None:
                     self._owner[number] = owner
@@ -131,8 +135,8 @@ class Endpoint:
         self._start_ns = at_ns
         for connection in self._connections:
             connection.open()
-        for program in self._programs:
-            program.due_ns = at_ns
+        for program, start_ns in zip(self._programs, self._starts_ns, strict=True):
+            program.due_ns = at_ns + start_ns
         self._begins = sorted(
             ((at_ns + stream.at_ns, stream) for stream in self._streams.values()),
             key=lambda begin: begin[0],

@@ -8,8 +8,9 @@ others. Times are CLOCK_MONOTONIC nanoseconds. Pure: no socket, no clock.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 from rocelab.agent.nic import NEVER_NS
@@ -36,15 +37,31 @@ class SendWay(Protocol):
         ...
 
 
+class Wait(NamedTuple):
+    """How long something waits: until `lags_ns` after each of the sends `after` has finished (none:
+    at once), and until `at_ns` after the iteration began."""
+
+    after: Sequence[int] = ()
+    lags_ns: Sequence[int] = ()
+    at_ns: int = 0
+
+
+AT_ONCE = Wait()
+
+
 class PlannedSend(NamedTuple):
-    """A send of this rank: its connection, the ids of the sends that must finish first, and how
-    long the host takes before it leaves."""
+    """A send of this rank: its connection, what it waits for, and how long the host takes before it
+    leaves."""
 
     id: int
     connection: SendWay
     size_bytes: int
-    after: Sequence[int]
+    wait: Wait
     host_ns: int = 0
+
+
+_RELEASE, _POST, _END = range(3)
+"""What a rank does at a time of its own: take a send up, post it, end the iteration."""
 
 
 class AgentProgram:
@@ -60,18 +77,21 @@ class AgentProgram:
         on_iteration: Callable[[int, int], None],
         recorded: int = 0,
         launch_ns: int = 0,
+        end: Wait = AT_ONCE,
     ) -> None:
         """`receives` has the bytes of each send to this rank, by id. `on_iteration` is called with
         the rank and the number of each finished iteration. The times of every send and receive of
         the last `recorded` iterations are kept. The host takes `launch_ns` before the first sends
-        of an iteration."""
+        of an iteration, and computes until `end` behind the last."""
         self.rank = rank
         self._sends = {send.id: send for send in sends}
         self._receives = receives
-        self._dependents: dict[int, list[int]] = {}
+        self._dependents: dict[int, list[tuple[int, int]]] = {}
         for send in sends:
-            for before in send.after:
-                self._dependents.setdefault(before, []).append(send.id)
+            for before, lag_ns in _lagged(send.wait):
+                self._dependents.setdefault(before, []).append((send.id, lag_ns))
+        self._ends = dict(_lagged(end))
+        self._least_ns = end.at_ns
         self._iterations = iterations
         self._compute_ns = compute_ns
         self._launch_ns = launch_ns
@@ -91,7 +111,9 @@ class AgentProgram:
         self._left = 0
         self._sending = 0
         self._blocked_ns = 0
-        self._held: list[tuple[int, int]] = []
+        self._held: list[tuple[int, int, int]] = []
+        self._ready_ns: dict[int, int] = {}
+        self._over_ns = 0
 
     @property
     def next_ns(self) -> int:
@@ -103,7 +125,13 @@ class AgentProgram:
         if self.due_ns <= now_ns:
             self.begin(now_ns)
         while self._held and self._held[0][0] <= now_ns:
-            self._post(self._sends[heappop(self._held)[1]])
+            due_ns, what, send_id = heappop(self._held)
+            if what == _RELEASE:
+                self._release(self._sends[send_id], due_ns)
+            elif what == _POST:
+                self._post(self._sends[send_id])
+            else:
+                self._end(due_ns)
 
     @property
     def finished(self) -> bool:
@@ -117,14 +145,17 @@ class AgentProgram:
         self.waited_ns.append(0)
         self._blocked_ns = now_ns
         self._left = len(self._sends) + len(self._receives)
-        self._missing = {send.id: len(send.after) for send in self._sends.values() if send.after}
-        for send in self._sends.values():
-            if not send.after:
-                self._release(send, now_ns, self._launch_ns)
+        self._over_ns = now_ns + self._least_ns
+        waits = {send.id: send.wait for send in self._sends.values()}
+        self._missing = {send_id: len(wait.after) for send_id, wait in waits.items() if wait.after}
+        self._ready_ns = {send_id: now_ns + wait.at_ns for send_id, wait in waits.items()}
+        for send_id, wait in waits.items():
+            if not wait.after:
+                self._take_up(send_id, now_ns, self._launch_ns)
         for send_id in self._early.pop(self.iteration, ()):
             self._finish_send(send_id, now_ns)
         if not self._sends and not self._receives:
-            self._end(now_ns)
+            self._close(now_ns)
 
     def arrived(self, imm: int, size_bytes: int, now_ns: int) -> None:
         """Handle an arrived message of the send `imm`.
@@ -158,14 +189,21 @@ class AgentProgram:
         self.steps.acked(self.iteration, send_id, now_ns)
         self._finish_send(send_id, now_ns)
 
+    def _take_up(self, send_id: int, now_ns: int, launch_ns: int = 0) -> None:
+        """A send waits for no other: release it once its own time has come."""
+        if (ready_ns := self._ready_ns[send_id]) > now_ns:
+            heappush(self._held, (ready_ns, _RELEASE, send_id))
+        else:
+            self._release(self._sends[send_id], now_ns, launch_ns)
+
     def _release(self, send: PlannedSend, now_ns: int, launch_ns: int = 0) -> None:
-        """A send waits for no other: post it once the host has taken its time."""
+        """Post a send once the host has taken its time."""
         if not self._sending:
             self.waited_ns[-1] += now_ns - self._blocked_ns
         self._sending += 1
         self.steps.posted(self.iteration, send.id, now_ns)
         if host_ns := launch_ns + send.host_ns:
-            heappush(self._held, (now_ns + host_ns, send.id))
+            heappush(self._held, (now_ns + host_ns, _POST, send.id))
         else:
             self._post(send)
 
@@ -174,11 +212,20 @@ class AgentProgram:
 
     def _finish_send(self, send_id: int, now_ns: int) -> None:
         self._left -= 1
-        for dependent in self._dependents.get(send_id, ()):
+        self._over_ns = max(self._over_ns, now_ns + self._ends.get(send_id, 0))
+        for dependent, lag_ns in self._dependents.get(send_id, ()):
+            self._ready_ns[dependent] = max(self._ready_ns[dependent], now_ns + lag_ns)
             self._missing[dependent] -= 1
             if not self._missing[dependent]:
-                self._release(self._sends[dependent], now_ns)
+                self._take_up(dependent, now_ns)
         if not self._left:
+            self._close(now_ns)
+
+    def _close(self, now_ns: int) -> None:
+        """Everything is sent and received: end the iteration once what follows is computed."""
+        if self._over_ns > now_ns:
+            heappush(self._held, (self._over_ns, _END, 0))
+        else:
             self._end(now_ns)
 
     def _end(self, now_ns: int) -> None:
@@ -188,6 +235,11 @@ class AgentProgram:
         self._on_iteration(self.rank, self.iteration)
         if not self.finished:
             self.due_ns = now_ns + self._compute_ns
+
+
+def _lagged(wait: Wait) -> Iterator[tuple[int, int]]:
+    """Each send that is waited for, and the time after it; without `lags_ns` none."""
+    return zip(wait.after, wait.lags_ns or repeat(0), strict=False)
 
 
 class StreamProgram:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocelab.base import quantities
 from rocelab.base.errors import InputError
-from rocelab.base.wording import name_hint
+from rocelab.base.wording import listed, name_hint
 from rocelab.drills.drill_spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.drills.hashing import reseeded
 from rocelab.drills.program_spec import ProgramTrafficSpec
@@ -36,10 +36,13 @@ from rocelab.traffic.demand import probe_demands
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """`fabric` is the network of its traffic, with the scheme and the hash seeds of the phase."""
+    """A phase of a drill on a lab."""
 
     spec: PhaseSpec
+    lab: Fabric
     fabric: Fabric
+    """The network of its traffic, with the scheme and the hash seeds of the phase; the lab if jobs
+    are in several."""
     faults: tuple[Timed, ...]
 
     @property
@@ -158,15 +161,15 @@ def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
             per_server=traffic.per_server,
             environment=traffic.env,
         )
-        return ProgramPhase(phase, fabric, faults, traffic, programs)
+        return ProgramPhase(phase, lab, fabric, faults, traffic, programs)
     if phase.probes is None:
-        return JobPhase(phase, fabric, faults, plan_jobs(fabric, phase.jobs))
-    return ProbePhase(phase, fabric, faults, phase.probes, probe_flows(fabric, phase.probes))
+        return JobPhase(phase, lab, fabric, faults, plan_jobs(fabric, phase.jobs))
+    return ProbePhase(phase, lab, fabric, faults, phase.probes, probe_flows(fabric, phase.probes))
 
 
 def _under(fabric: Fabric, phase: PhaseSpec) -> Fabric:
     """The fabric under the phase's conditions. Raises InputError for a link that the lab does not
-    have."""
+    have, and for a scheme or seeds if jobs are in several networks."""
     for name in phase.links_down:
         if name not in fabric.link_by_name:
             raise InputError(
@@ -174,7 +177,16 @@ def _under(fabric: Fabric, phase: PhaseSpec) -> Fabric:
             )
     traffic = phase.programs or phase.probes
     names = [job.network for job in phase.jobs] if traffic is None else [traffic.network]
-    fabric = fabric.network(names[0])
+    networks = {part.network_name: part for part in map(fabric.network, names)}
+    if len(networks) > 1:
+        if phase.seed is not None or phase.scheme is not None:
+            raise InputError(
+                f"seed and scheme are of one network, and the jobs are in "
+                f"{listed(map(str, networks), 'and')}",
+                "leave them out, or run the jobs of each network in a phase of their own",
+            )
+        return fabric
+    (fabric,) = networks.values()
     seeded = fabric if phase.seed is None else reseeded(fabric, phase.seed)
     return asked_fabric(seeded, phase.scheme)
 

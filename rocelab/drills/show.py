@@ -100,7 +100,7 @@ def fault_rows(phase: PlannedPhase) -> tuple[FaultRow, ...]:
     """A row per fault, in order of their first beginnings; a recurring fault is one row."""
     rows: dict[tuple[str, str], FaultRow] = {}
     for timed in phase.faults:
-        fault = timed.spec.resolve(phase.fabric)
+        fault = timed.spec.resolve(phase.lab)
         before = rows.get((fault.kind, fault.subject))
         span = Span(timed.begins_ns, timed.begins_ns if timed.spec.instant else timed.ends_ns)
         rows[fault.kind, fault.subject] = FaultRow(

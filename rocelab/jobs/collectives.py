@@ -7,8 +7,8 @@ ranks' places or of the transport. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -74,14 +74,30 @@ def patterns_where(holds: Callable[[JobPattern], bool]) -> frozenset[Pattern]:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Every send of one collective. A send's id is its index; it is greater than the ids in its
-    `after`. A rank's sends are in the order in which it comes to them, channel by channel in an
+    """Every send of an iteration of a job. A send's id is its index; it is greater than the ids in
+    its `after`. A rank's sends are in the order in which it comes to them, channel by channel in an
     AlltoAll(v)."""
 
-    pattern: Pattern
+    pattern: Pattern | None
+    """None: the steps of a workload."""
     ranks: int
     size_bytes: int
+    """As the pattern counts them; of a workload all that it sends."""
     sends: tuple[Send, ...]
+    ends: Mapping[int, IterationEnd] = field(default_factory=dict)
+    """Of each rank that computes after its last send."""
+    own_queue_pairs: bool = False
+    """Each send has a connection of its own; else all that two ranks send each other share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationEnd:
+    """When a rank's iteration ends: `lags_ns` after the end of each send of `after`, and `at_ns`
+    after the iteration's begin."""
+
+    after: tuple[int, ...] = ()
+    lags_ns: tuple[int, ...] = ()
+    at_ns: int = 0
 
 
 def schedule(

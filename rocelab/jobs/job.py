@@ -148,6 +148,11 @@ class JobSpec(SpecModel):
         job._is_on_mesh = True
         return job
 
+    @property
+    def title(self) -> str:
+        """What it is called in one word."""
+        return str(self.pattern)
+
     @model_validator(mode="after")
     def _size_or_duration(self) -> Self:
         if (self.size is None) == (self.duration is None):

@@ -141,6 +141,21 @@ class _Job(SpecModel):
         return self
 
     @property
+    def title(self) -> str:
+        """What it is called in one word or two."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def warmup_iterations(self) -> int:
+        """Repetitions that are not measured."""
+        return 0
+
+    @property
+    def compute(self) -> int:
+        """Pause of every rank between iterations; a workload computes in its steps."""
+        return 0
+
+    @property
     def kind(self) -> str:
         """Which kind it is."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
@@ -178,6 +193,10 @@ if TYPE_CHECKING:
     SimulatedJob = _Job
 else:
     SimulatedJob = _with_workloads()
+
+
+LabJob = JobSpec | SimulatedJob
+"""A job of a lab: a collective or streams by itself, or one of a file of jobs."""
 
 
 class JobsSpec(SpecModel):

@@ -6,24 +6,33 @@ clock. Pure and repeatable.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import numpy as np
 
 from rocelab.agent.program import MAX_ID
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
+from rocelab.base.progress import no_progress
 from rocelab.base.wording import listed
-from rocelab.jobs.collectives import Schedule
+from rocelab.hosts.model import HostModel
+from rocelab.jobs.collectives import IterationEnd, Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
+from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
-from rocelab.jobs.labhosts import LabHosts, lab_hosts
+from rocelab.jobs.job_spec import LabJob, SimulatedJob
+from rocelab.jobs.labhosts import LabHosts, lab_hosts, workload_hosts
+from rocelab.jobs.labschedule import SIMULATED, LabSchedule, lab_schedule
 from rocelab.jobs.patterns.base import Algorithm, Send
 from rocelab.jobs.performance import roofline_ns, wire_overhead_bytes
-from rocelab.jobs.placement import NicRef, group_size, nic_of, place
+from rocelab.jobs.placement import NicRef, Placement, group_size, nic_of, place
 from rocelab.jobs.sport import base_port, source_port
-from rocelab.jobs.transport import TransportSpec
+from rocelab.jobs.steps import roofline_s
+from rocelab.jobs.transport import TransportSpec, message_bytes
+from rocelab.jobs.workloads import JobPlace
 from rocelab.linux.lag import affinity
 from rocelab.planning.fabric import Fabric, Link, Nic
 from rocelab.planning.queues import MOST_LAB_MTU
@@ -34,6 +43,12 @@ SAMPLES = 400
 
 RECORDED_SENDS = 2**15
 """The most sends whose times a result has: those of the last whole iterations."""
+
+MOST_FLOWS = 2**12
+"""The most flows of a job whose flows have queue pairs of their own."""
+
+Pair = tuple[int, int, int | None]
+"""Two ranks, and the send that has their connection for itself, if any."""
 
 SHORTEST_SAMPLE_NS = 5_000_000
 LONGEST_SAMPLE_NS = 50_000_000
@@ -58,23 +73,46 @@ class QueuePairEnd:
     port: int
     """The port of its NIC (from 0) by which everything leaves that this end sends, ACKs too."""
 
+    send: int | None = None
+    """The send that has the connection for itself; None: all between the two ranks."""
+
 
 @dataclass(frozen=True)
 class JobPlan:
     """A job, resolved. `schedule` is None for streams, `streams` empty for a schedule."""
 
     fabric: Fabric
-    job: JobSpec
+    job: LabJob
     places: tuple[NicRef, ...]
     schedule: Schedule | None
     streams: tuple[Stream, ...]
     ends: tuple[QueuePairEnd, ...]
     hosts: LabHosts | None = None
     """None: hosts are agents, which take their own time."""
+    of_workload: LabSchedule | None = None
+    """The steps that `schedule` is made of; None for a collective and for streams."""
+    start_ns: int = 0
+    """When it begins, in the modelled network's clock."""
 
     @property
     def dilation(self) -> float:
         return self.fabric.spec.dilation
+
+    @property
+    def collective(self) -> JobSpec:
+        """The job, if it is a collective or streams. Raises ValueError for a workload."""
+        if not isinstance(self.job, JobSpec):
+            raise ValueError(f"{self.job.title} is a workload")
+        return self.job
+
+    @property
+    def ranks(self) -> int:
+        return len(self.places)
+
+    @property
+    def is_open_loop(self) -> bool:
+        """Whether it is flows that begin at given times, whatever the network does."""
+        return self.schedule is not None and self.schedule.own_queue_pairs
 
     @property
     def iterations(self) -> int:
@@ -91,7 +129,28 @@ class JobPlan:
     @property
     def duration_ns(self) -> int:
         """How long streams run, in the lab's clock; 0 for a schedule."""
-        return round((self.job.duration or 0) * self.dilation)
+        duration = self.job.duration if isinstance(self.job, JobSpec) else None
+        return round((duration or 0) * self.dilation)
+
+    @property
+    def launch_ns(self) -> float:
+        """What hosts take before the first sends of an iteration; those of a workload have it in
+        their own times."""
+        return 0.0 if self.hosts is None or self.of_workload is not None else self.hosts.launch_ns
+
+    def end(self, rank: int) -> IterationEnd:
+        """What a rank's iteration ends with."""
+        no_end = IterationEnd()
+        return no_end if self.schedule is None else self.schedule.ends.get(rank, no_end)
+
+    @cached_property
+    def longest_wait_ns(self) -> float:
+        """The longest time for which a rank computes or waits for a given time, at most, in the
+        modelled network's clock."""
+        if self.schedule is None:
+            return 0.0
+        waits: list[Send | IterationEnd] = [*self.schedule.sends, *self.schedule.ends.values()]
+        return max((max((wait.at_ns, *wait.lags_ns)) for wait in waits), default=0)
 
     def is_local(self, send: Send) -> bool:
         """Whether a send does not use the network."""
@@ -128,13 +187,23 @@ class JobPlan:
 
     @cached_property
     def least_ns(self) -> float | None:
+        """The least time of an iteration: of its busiest NIC, or of a workload's longest chain of
+        steps, each with its computing and alone on the network. None for streams."""
+        if self.sending_ns is None or self.of_workload is None:
+            return self.sending_ns
+        nic_bps = max(self.nic_rate_bps(rank) for rank in range(self.ranks))
+        ranks = None if self.hosts is None else self.hosts.ranks
+        return max(self.sending_ns, roofline_s(self.of_workload.workload, nic_bps, ranks) * 1e9)
+
+    @cached_property
+    def sending_ns(self) -> float | None:
         """The least time of an iteration on the modelled network, with Ethernet's preamble, FCS and
         gap, which the lab's links count as well, or on the fabrics of servers. None for streams."""
         if self.over_network is None or self.carried is None:
             return None
         network_ns = roofline_ns(
             self.over_network,
-            max(self.nic_rate_bps(rank) for rank in range(self.job.ranks)),
+            max(self.nic_rate_bps(rank) for rank in range(self.ranks)),
             mtu_bytes=self.job.transport.mtu,
             overhead_bytes=wire_overhead_bytes(self.fabric.family),
         )
@@ -146,7 +215,7 @@ class JobPlan:
             into[send.destination] += send.size_bytes
         busiest = max((*out.values(), *into.values()), default=0)
         local_ns = busiest * 8 * 10**9 / self.hosts.model.local.bandwidth_bps
-        return self.hosts.launch_ns + max(network_ns, local_ns)
+        return self.launch_ns + max(network_ns, local_ns)
 
     def nic(self, rank: int) -> Nic:
         """A rank's NIC."""
@@ -186,68 +255,83 @@ class JobPlan:
         )
 
 
-def plan_job(fabric: Fabric, job: JobSpec) -> JobPlan:
+def plan_job(fabric: Fabric, job: LabJob) -> JobPlan:
     """Resolve a job. Raises InputError if it does not fit the fabric."""
-    return _planned(fabric, job, FIRST_QP, Counter())
+    (made,) = plan_jobs(fabric, [job])
+    return made
 
 
-def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
+def plan_jobs(fabric: Fabric, jobs: Sequence[LabJob]) -> tuple[JobPlan, ...]:
     """Resolve jobs that run at the same time: their queue pair numbers are disjoint.
 
-    Raises InputError if one does not fit the fabric; it names the job if there are several. Jobs
-    of several networks do not run together.
+    A job of a file of several has NICs that no job before it has, as in a simulation; the others
+    may share some. Raises InputError if one does not fit the fabric; it names the job if there are
+    several.
     """
-    networks = dict.fromkeys(fabric.network(job.network).network_name for job in jobs)
-    if len(networks) > 1:
-        raise InputError(
-            f"the jobs are in networks {listed(map(str, networks), 'and')}",
-            "run those of each network by themselves: nothing that one sends meets the other's",
-        )
     plans: list[JobPlan] = []
     number = FIRST_QP
-    created: Counter[NicRef] = Counter()
-    models = [job.host_model or fabric.spec.host_model for job in jobs]
-    if any(model != models[0] for model in models):
+    created: dict[str | None, Counter[NicRef]] = defaultdict(Counter)
+    taken: dict[str | None, set[NicRef]] = defaultdict(set)
+    _check_together(fabric, jobs)
+    for which, job in enumerate(jobs, 1):
+        try:
+            part = fabric.network(job.network)
+            name = part.network_name
+            plans.append(_planned(part, job, number, created[name], taken[name]))
+        except InputError as error:
+            called = which if isinstance(job, JobSpec) else job.name
+            named = f"job {called}: " if len(jobs) > 1 else ""
+            raise InputError(f"{named}{error.message}", hint=error.hint) from error
+        number += len(plans[-1].ends)
+        taken[name].update(plans[-1].places)
+    return tuple(plans)
+
+
+def _check_together(fabric: Fabric, jobs: Sequence[LabJob]) -> None:
+    """Raises InputError for jobs that the servers of a lab cannot run at once."""
+    networks = {part.network_name: part for part in (fabric.network(job.network) for job in jobs)}
+    if len({part.family for part in networks.values()}) > 1:
+        raise InputError(
+            f"the jobs are in networks {listed(map(str, networks), 'and')}, of IPv4 and of IPv6, "
+            "and agents send one of the two",
+            "run those of each network by themselves",
+        )
+    of_network: dict[str | None, set[HostModel | None]] = defaultdict(set)
+    for job in jobs:
+        part = fabric.network(job.network)
+        spec = job.host_model or part.spec.host_model
+        of_network[part.network_name].add(None if spec is None else spec.model)
+    models = {model for used in of_network.values() for model in used if model is not None}
+    if len(models) > 1 or any(len(used) > 1 for used in of_network.values()):
         raise InputError(
             "the jobs' host_model differs, and servers of a lab are of one type",
             hint="give all jobs the same, or write host_model once, in the lab's file",
         )
-    for which, job in enumerate(jobs, 1):
-        try:
-            plans.append(_planned(fabric, job, number, created))
-        except InputError as error:
-            named = f"job {which}: " if len(jobs) > 1 else ""
-            raise InputError(f"{named}{error.message}", hint=error.hint) from error
-        number += len(plans[-1].ends)
-    return tuple(plans)
 
 
-def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRef]) -> JobPlan:
-    if job.transport.selective_repeat:
-        raise InputError(
-            "transport.selective_repeat: the NICs of a lab go back N",
-            hint="leave it out, or take `rocelab simulate --engine packets`, which has it",
-        )
-    if job.transport.congestion is not None:
-        raise InputError(
-            f"transport.congestion: the NICs of a lab have no {job.transport.congestion.kind}",
-            hint="take transport.dcqcn, or `rocelab simulate --engine packets`, which has it",
-        )
-    if job.transport.mtu > MOST_LAB_MTU:
-        raise InputError(
-            f"transport.mtu: ports of a lab carry payloads of {MOST_LAB_MTU} at most",
-            hint="lower it, or take `rocelab simulate`, which has no such limit",
-        )
-    fabric = fabric.network(job.network)
-    places = place(fabric, job.ranks, job.placement, job.seed)
+def _planned(
+    fabric: Fabric,
+    job: LabJob,
+    first_qp: int,
+    created: Counter[NicRef],
+    taken: Collection[NicRef],
+) -> JobPlan:
+    _check_transport(job.transport)
+    start_ns = 0
+    if not isinstance(job, JobSpec):
+        if job.collective is None:
+            return _of_workload(fabric, job, first_qp, created, taken)
+        start_ns = job.start
+        places = place(fabric, job.collective.ranks, job.placement, job.seed, taken)
+        job = job.collective.model_copy(update={"iterations": job.iterations})
+    else:
+        places = place(fabric, job.ranks, job.placement, job.seed)
     job, hosts = lab_hosts(fabric, job, places)
-    for ref in places:
-        check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu, fabric.family)
     schedule: Schedule | None = None
     streams: tuple[Stream, ...] = ()
     if job.size is None:
         streams = streams_of(job)
-        pairs = [(stream.source, stream.destination) for stream in streams]
+        pairs: list[Pair] = [(stream.source, stream.destination, None) for stream in streams]
     else:
         needs_group = job.group is None and job.algorithm is Algorithm.HIERARCHICAL
         schedule = schedule_of(job, group_size(fabric, places) if needs_group else None)
@@ -255,25 +339,88 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
             raise InputError(
                 f"{len(schedule.sends):,} sends in an iteration", hint=f"at most {MAX_ID:,}"
             )
-        pairs = [
-            (send.source, send.destination)
-            for send in schedule.sends
-            if hosts is None or not hosts.is_local(send.source, send.destination)
-        ]
-        if not pairs:
-            raise InputError(
-                "host_model: all ranks are in one server, and nothing is sent over the network",
-                hint="use more ranks, or `rocelab simulate`",
-            )
+        pairs = _pairs(schedule, hosts)
     ends = _queue_pairs(fabric, job, places, pairs, first_qp, created)
-    return JobPlan(fabric, job, places, schedule, streams, ends, hosts)
+    return JobPlan(fabric, job, places, schedule, streams, ends, hosts, start_ns=start_ns)
 
 
-def message_bytes(transport: TransportSpec) -> int:
-    """The longest message: of the transport, or a receiver's buffer where that is shorter."""
-    if transport.admission is None:
-        return transport.message
-    return min(transport.message, transport.admission.buffer)
+def _of_workload(
+    fabric: Fabric,
+    job: SimulatedJob,
+    first_qp: int,
+    created: Counter[NicRef],
+    taken: Collection[NicRef],
+) -> JobPlan:
+    block = job.workload
+    assert block is not None
+    read = block.read(no_progress)
+    ranks = job.ranks if read is None else read.ranks
+    if ranks is None:
+        free = sum(len(fabric.nics(server.name)) for server in fabric.servers) - len(taken)
+        ranks = free if isinstance(job.placement, Placement) else len(job.placement)
+    places = place(fabric, ranks, job.placement, job.seed, taken)
+    hosts = workload_hosts(fabric, job.host_model, places)
+    block = block.on_hosts(None if hosts is None else hosts.ranks)
+    known = read or block.workload(_job_place(fabric, job, places, hosts))
+    if isinstance(known, FlowList):
+        if len(known) > MOST_FLOWS:
+            raise InputError(
+                f"{len(known):,} flows, each with a queue pair of its own; a lab takes "
+                f"{MOST_FLOWS:,} at most",
+                hint=f"take fewer or a shorter duration; {SIMULATED}",
+            )
+        known = known.workload()
+    made = lab_schedule(known, 0.0 if hosts is None else hosts.launch_ns / 1e9)
+    ends = _queue_pairs(fabric, job, places, _pairs(made.schedule, hosts), first_qp, created)
+    return JobPlan(fabric, job, places, made.schedule, (), ends, hosts, made, job.start)
+
+
+def _job_place(
+    fabric: Fabric, job: SimulatedJob, places: Sequence[NicRef], hosts: LabHosts | None
+) -> JobPlace:
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(p.server for p in places))}
+    rates = [sum(link.rate_bps for link in nic_of(fabric, place).links) for place in places]
+    return JobPlace(
+        job.name,
+        np.array([numbers[place.server] for place in places], np.int32),
+        np.array(rates, np.float64),
+        seed=job.seed,
+        hosts=None if hosts is None else hosts.ranks,
+    )
+
+
+def _check_transport(transport: TransportSpec) -> None:
+    """Raises InputError for what the NICs of a lab do not do."""
+    if transport.selective_repeat:
+        raise InputError(
+            "transport.selective_repeat: the NICs of a lab go back N",
+            hint="leave it out, or take `rocelab simulate --engine packets`, which has it",
+        )
+    if transport.congestion is not None:
+        raise InputError(
+            f"transport.congestion: the NICs of a lab have no {transport.congestion.kind}",
+            hint="take transport.dcqcn, or `rocelab simulate --engine packets`, which has it",
+        )
+    if transport.mtu > MOST_LAB_MTU:
+        raise InputError(
+            f"transport.mtu: ports of a lab carry payloads of {MOST_LAB_MTU} at most",
+            hint="lower it, or take `rocelab simulate`, which has no such limit",
+        )
+
+
+def _pairs(schedule: Schedule, hosts: LabHosts | None) -> list[Pair]:
+    """The ranks that use the network, of each send. Raises InputError without any."""
+    pairs = [
+        (send.source, send.destination, send.id if schedule.own_queue_pairs else None)
+        for send in schedule.sends
+        if hosts is None or not hosts.is_local(send.source, send.destination)
+    ]
+    if not pairs:
+        raise InputError(
+            "host_model: all ranks are in one server, and nothing is sent over the network",
+            hint="use more ranks, or `rocelab simulate`",
+        )
+    return pairs
 
 
 def check_mtu(transport: TransportSpec, link_mtu: int, family: Family) -> None:
@@ -289,23 +436,26 @@ def check_mtu(transport: TransportSpec, link_mtu: int, family: Family) -> None:
 
 def _queue_pairs(
     fabric: Fabric,
-    job: JobSpec,
+    job: LabJob,
     places: Sequence[NicRef],
-    pairs: Iterable[tuple[int, int]],
+    pairs: Iterable[Pair],
     first_qp: int,
     created: Counter[NicRef],
 ) -> tuple[QueuePairEnd, ...]:
     """Both ends of every queue pair, each connection's together; numbers count from `first_qp`.
 
-    `created` counts the queue pairs of each NIC across jobs: each new one gets the NIC's next port
-    in turn, as in RoCE LAG (`rocelab.linux.lag`).
+    `created` counts the queue pairs of each NIC of the network across jobs: each new one gets the
+    NIC's next port in turn, as in RoCE LAG (`rocelab.linux.lag`).
     """
     transport = job.transport
-    connections = sorted({(min(pair), max(pair)) for pair in pairs})
+    for ref in places:
+        check_mtu(transport, nic_of(fabric, ref).links[0].mtu, fabric.family)
+    found: set[Pair] = {(min(source, far), max(source, far), send) for source, far, send in pairs}
+    connections = sorted(found, key=_order)
     base = base_port(job.seed)
     ends = []
     number = first_qp
-    for low, high in connections:
+    for low, high, send in connections:
         for index in range(transport.queue_pairs):
             for local, remote, rank, peer in (
                 (number, number + 1, low, high),
@@ -318,6 +468,11 @@ def _queue_pairs(
                 place = places[rank]
                 port = affinity(created[place], len(nic_of(fabric, place).links))
                 created[place] += 1
-                ends.append(QueuePairEnd(local, remote, rank, peer, sport, control, port))
+                ends.append(QueuePairEnd(local, remote, rank, peer, sport, control, port, send))
             number += 2
     return tuple(ends)
+
+
+def _order(connection: Pair) -> tuple[int, int, int]:
+    low, high, send = connection
+    return (low, high, 0) if send is None else (send, 0, 0)

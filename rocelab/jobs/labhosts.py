@@ -14,6 +14,7 @@ import numpy as np
 from rocelab.base.errors import InputError
 from rocelab.base.units import DURATION, RATE
 from rocelab.base.wording import counted
+from rocelab.hosts.host_spec import HostModelSpec
 from rocelab.hosts.model import HostModel, LocalKind
 from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.job import JobSpec
@@ -103,28 +104,41 @@ def lab_hosts(
         check_needs_no_hosts(job)
         return job, None
     model = spec.model
-    _check(fabric, job, model, places)
+    if job.size is None:
+        raise InputError(
+            "host_model: streams of a duration have no steps that hosts take time for",
+            hint="give the job a size instead of a duration, or leave host_model out",
+        )
+    ranks = _rank_hosts(fabric, model, places)
+    job, cost = tuned_job(job, ranks, merges=False)
+    return job, LabHosts(ranks, cost)
+
+
+def workload_hosts(
+    fabric: Fabric, block: HostModelSpec | None, places: Sequence[NicRef]
+) -> LabHosts | None:
+    """The hosts of a workload on these NICs; None without a host model. Raises InputError for what
+    agents do not model."""
+    spec = block or fabric.spec.host_model
+    return None if spec is None else LabHosts(_rank_hosts(fabric, spec.model, places), None)
+
+
+def _rank_hosts(fabric: Fabric, model: HostModel, places: Sequence[NicRef]) -> RankHosts:
+    _check(fabric, model, places)
     servers = {name: number for number, name in enumerate(dict.fromkeys(p.server for p in places))}
     server = np.array([servers[place.server] for place in places], np.int32)
     alone = np.arange(len(places), dtype=np.int32)
     rates = [sum(link.rate_bps for link in nic_of(fabric, place).links) for place in places]
-    ranks = RankHosts(
+    return RankHosts(
         model,
         server,
         alone if model.local is None else server,
         np.array([place.nic - 1 for place in places], np.int32),
         float(min(model.nic_limit_bps, *rates)),
     )
-    job, cost = tuned_job(job, ranks, merges=False)
-    return job, LabHosts(ranks, cost)
 
 
-def _check(fabric: Fabric, job: JobSpec, model: HostModel, places: Sequence[NicRef]) -> None:
-    if job.size is None:
-        raise InputError(
-            "host_model: streams of a duration have no steps that hosts take time for",
-            hint="give the job a size instead of a duration, or leave host_model out",
-        )
+def _check(fabric: Fabric, model: HostModel, places: Sequence[NicRef]) -> None:
     for place in places:
         nics = len(fabric.nics(place.server))
         if nics != model.nics:

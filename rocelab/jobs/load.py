@@ -42,7 +42,8 @@ class Load:
 
 
 def estimate(plans: Sequence[JobPlan], cpu_count: int) -> Load:
-    """The load of jobs at the rate that their busiest NICs allow, each job as if it ran alone."""
+    """The load of jobs at the rate that their busiest NICs allow, each job as if it ran alone;
+    that of flows that begin at given times on average."""
     rates = [_packets(plan) for plan in plans]
     cpu_s = sum(per_s * (PACKET_CPU_S + size * BYTE_CPU_S) for per_s, size in rates)
     share = cpu_s / cpu_count
@@ -54,11 +55,12 @@ def _packets(plan: JobPlan) -> tuple[float, float]:
     """A job's data packets per second of the lab's clock, and their payload in bytes."""
     transport = plan.job.transport
     overhead_bytes = wire_overhead_bytes(plan.fabric.family)
-    if plan.over_network is not None and plan.least_ns is not None:
+    least_ns = plan.least_ns if plan.is_open_loop else plan.sending_ns
+    if plan.over_network is not None and least_ns is not None:
         sends = plan.over_network.sends
         packets = sum(-(-send.size_bytes // transport.mtu) for send in sends)
         payload_bytes = sum(send.size_bytes for send in sends) / packets
-        return packets * 1e9 / (plan.least_ns * plan.dilation), payload_bytes
+        return packets * 1e9 / (least_ns * plan.dilation), payload_bytes
     ends = ({s.source for s in plan.streams}, {s.destination for s in plan.streams})
     lab_bps = min(sum(plan.lab_rate_bps(rank) for rank in ranks) for ranks in ends)
     payload_bytes = float(min(transport.mtu, plan.message_bytes))

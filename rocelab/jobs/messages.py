@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.base.arrays import Longs
-from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.jobs.transport import Strategy, TransportSpec
+from rocelab.jobs.transport import Strategy, TransportSpec, message_bytes
 from rocelab.wire.headers import MOST_EXTENSION_BYTES
 
 

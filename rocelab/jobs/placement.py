@@ -256,12 +256,18 @@ def _of_one_tenant(nics: Nics, chosen: list[int]) -> list[int]:
 
 
 def place(
-    fabric: Fabric, ranks: int, how: Placement | Sequence[str], seed: int = 0
+    fabric: Fabric,
+    ranks: int,
+    how: Placement | Sequence[str],
+    seed: int = 0,
+    taken: Collection[NicRef] = (),
 ) -> tuple[NicRef, ...]:
-    """The NIC of each rank, as `choose` chooses among all; raises as it does."""
+    """The NIC of each rank, as `choose` chooses among those that are not `taken`; raises as it
+    does."""
     nics = _nics_of(fabric)
     refs = list(nics.index)
-    return tuple(refs[nic] for nic in choose(nics, ranks, how, seed))
+    occupied = [ref in taken for ref in refs] if taken else None
+    return tuple(refs[nic] for nic in choose(nics, ranks, how, seed, occupied))
 
 
 def cut(fabric: Fabric, places: Sequence[NicRef]) -> Cut:

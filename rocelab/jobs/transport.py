@@ -247,3 +247,10 @@ class TransportSpec(SpecModel):
                     keys=("message", "admission"),
                 )
         return self
+
+
+def message_bytes(transport: TransportSpec) -> int:
+    """The longest message: of the transport, or a receiver's buffer where that is shorter."""
+    if transport.admission is None:
+        return transport.message
+    return min(transport.message, transport.admission.buffer)

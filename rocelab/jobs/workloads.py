@@ -173,6 +173,14 @@ class WorkloadSpec(SpecModel):
         Raises SpecError for what is wrong in them."""
         return self
 
+    def on_hosts(self, hosts: RankHosts | None) -> Self:
+        """The workload on servers of a type: what its GPUs send each other in a server goes as fast
+        as there, where it does not say itself."""
+        local = None if hosts is None else hosts.local
+        if local is None or getattr(self, "nvlink", 1) is not None:
+            return self
+        return self.model_copy(update={"nvlink": local.bandwidth_bps / 8})
+
     def read(self, progress: ProgressSink) -> Workload | FlowList | None:
         """What its files say, before it is placed; None: that depends on its place. Raises
         InputError."""

@@ -63,7 +63,7 @@ def fair_shares(
     port's depth in bytes at times after the start of the job; both in the modelled network's
     clock.
     """
-    job = plan.job
+    job = plan.collective
     port = shared_port(plan, round(feedback_ns))
     starts_ns = tuple(stream.start_ns for stream in plan.streams)
     assert job.duration is not None

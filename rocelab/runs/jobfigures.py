@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rocelab.base.quantities import BPS_PER_GBS
 from rocelab.base.statistics import spread
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import (
     PerformanceRow,
@@ -79,7 +80,7 @@ def headlines(job: JobResult) -> tuple[Headline, ...]:
 def rows(job: JobResult) -> list[PerformanceRow]:
     """Each measured iteration as a row of nccl-tests' table, on the modelled clock."""
     spec = job.plan.job
-    if spec.size is None:
+    if not isinstance(spec, JobSpec) or spec.size is None:
         return []
     wrong = abs(job.posted_bytes - job.delivered_bytes)
     return [
@@ -157,7 +158,7 @@ def _senders(plan: JobPlan) -> list[int]:
 
 def _steady_ns(plan: JobPlan) -> tuple[float, float]:
     """The second half of the time when all streams send, in the lab's clock."""
-    last = plan.job.starts[-1] * plan.dilation
+    last = plan.collective.starts[-1] * plan.dilation
     return (last + plan.duration_ns) / 2, float(plan.duration_ns)
 
 

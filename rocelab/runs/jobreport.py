@@ -28,12 +28,24 @@ from rocelab.traffic.result import TrafficResult
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkRecord:
+    """What the devices of a network counted; of a lab with one network, all."""
+
+    jobs: tuple[int, ...]
+    """The numbers of its jobs, from 0."""
+    counts: DeviceCounts
+    paths: Paths = field(default_factory=dict)
+    """Of its jobs, whose queue pairs have numbers of their own; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobsRecord:
     """What was counted and seen in a run of jobs."""
 
     environment: Environment
     traffic: TrafficResult
-    counts: DeviceCounts
+    networks: tuple[NetworkRecord, ...]
+    """Those that have jobs."""
     elapsed_s: float
     stolen_s: float
     """CPU time that the hypervisor stole meanwhile."""
@@ -43,30 +55,42 @@ class JobsRecord:
     """The faults of others that the jobs allow."""
     problems: tuple[str, ...] = ()
     """Why faults or switches were not as planned."""
-    paths: Paths = field(default_factory=dict)
-    """Of all jobs, whose queue pairs have numbers of their own; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The jobs of a network, and what holds for each of them."""
+
+    network: NetworkRecord
+    jobs: tuple[JobResult, ...]
+    checks: tuple[CountCheck, ...]
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def job_reports(record: JobsRecord) -> tuple[JobReport, ...]:
-    """The report of each job of a run. Raises ValueError for a run without jobs."""
-    jobs = _with_standstill(record.traffic, record.counts.lossless)
+    """The report of each job of a run. A run that is no measurement in one network is none in any.
+    Raises ValueError for a run without jobs."""
+    jobs = _with_standstill(record.traffic, [network.counts for network in record.networks])
     if not jobs:
         raise ValueError("the session had no job")
-    checks = check_all(jobs, record.traffic.agents, record.counts)
-    problems, warnings = _judged(record, jobs, checks)
     fidelity = _fidelity(record, jobs)
-    return tuple(_report(record, job, checks, problems, warnings, fidelity) for job in jobs)
+    judged_networks = [_judged(record, network, jobs) for network in record.networks]
+    problems = tuple(
+        dict.fromkeys(problem for network in judged_networks for problem in network.problems)
+    )
+    reports = {
+        number: _report(record, job, replace(network, problems=problems), fidelity)
+        for network in judged_networks
+        for number, job in zip(network.network.jobs, network.jobs, strict=True)
+    }
+    return tuple(reports[number] for number in range(len(jobs)))
 
 
 def _report(
-    record: JobsRecord,
-    job: JobResult,
-    checks: tuple[CountCheck, ...],
-    problems: tuple[str, ...],
-    warnings: tuple[str, ...],
-    fidelity: JobFidelity,
+    record: JobsRecord, job: JobResult, judgement: _Judged, fidelity: JobFidelity
 ) -> JobReport:
-    plan, counts = job.plan, record.counts
+    plan, counts = job.plan, judgement.network.counts
     trips = counted.round_trips(job)
     return JobReport(
         schema_version=SCHEMA_VERSION,
@@ -75,11 +99,11 @@ def _report(
         environment=record.environment,
         clock=Clock(plan.dilation),
         warnings=(
-            *warnings,
+            *judgement.warnings,
             *figures.warnings(job),
             *profile_conflicts(plan.fabric.spec.queues),
         ),
-        problems=problems,
+        problems=judgement.problems,
         errors=job.errors,
         fidelity=fidelity,
         headlines=figures.headlines(job),
@@ -97,8 +121,8 @@ def _report(
         tiers=tier_balances(link_loads(plan.fabric, counts.roce)),
         goodput=figures.goodput(job),
         fairness=figures.fairness(job),
-        accounting=checks,
-        flows=counted.flows(job, record.paths),
+        accounting=judgement.checks,
+        flows=counted.flows(job, judgement.network.paths),
         steps=counted.steps(job),
         stalls=counted.stalls(job),
         events=record.events,
@@ -111,11 +135,11 @@ def _report(
     )
 
 
-def _judged(
-    record: JobsRecord, jobs: Sequence[JobResult], checks: tuple[CountCheck, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Why the run is not valid, and what its readers have to know."""
-    counts, traffic = record.counts, record.traffic
+def _judged(record: JobsRecord, network: NetworkRecord, of_all: Sequence[JobResult]) -> _Judged:
+    """Why the run is not valid by a network's devices, and what its readers have to know."""
+    counts, traffic = network.counts, record.traffic
+    jobs = tuple(of_all[number] for number in network.jobs)
+    checks = check_all(jobs, traffic.agents, counts)
     # Packets that a broken link took are missing, and no queue dropped them: a fault did, or it
     # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
@@ -137,12 +161,12 @@ def _judged(
         *counts.processes.problems,
     )
     warnings = (
-        *_warnings(jobs, record.environment.cpu_count, moves, counts.engine),
+        *_warnings(of_all, record.environment.cpu_count, moves, counts.engine),
         *of_others,
         *counts.processes.warnings,
         *too_small(jobs[0].plan.fabric),
     )
-    return problems, warnings
+    return _Judged(network, jobs, checks, problems, warnings)
 
 
 def _fidelity(record: JobsRecord, jobs: Sequence[JobResult]) -> JobFidelity:
@@ -181,28 +205,32 @@ def _warnings(
     return tuple(warnings)
 
 
-def _with_standstill(traffic: TrafficResult, lossless: Lossless | None) -> tuple[JobResult, ...]:
+def _with_standstill(
+    traffic: TrafficResult, counts: Sequence[DeviceCounts]
+) -> tuple[JobResult, ...]:
     """The jobs, failed where packets that are left wait for each other, or nothing moves for
     another reason, and nothing arrives."""
     jobs = traffic.jobs
     is_still = all(agent.drained for agent in traffic.agents)
     if not is_still or not any(job.unfinished for job in jobs):
         return jobs
-    ring = () if lossless is None else find_deadlock(lossless.spans, lossless.servers)
+    of_networks = [count.lossless for count in counts if count.lossless is not None]
+    rings = (find_deadlock(lossless.spans, lossless.servers) for lossless in of_networks)
+    ring = next((ring for ring in rings if ring), ())
     if ring:
         error = f"deadlock: {' waits for '.join((*ring, ring[0]))}"
     elif traffic.still_ns:
-        error = f"nothing moved for {traffic.still_ns / 1e9:,.0f} s{_paused_by(lossless)}"
+        error = f"nothing moved for {traffic.still_ns / 1e9:,.0f} s{_paused_by(of_networks)}"
     else:
         return jobs
     return tuple(replace(job, errors=(*job.errors, error)) for job in jobs)
 
 
-def _paused_by(lossless: Lossless | None) -> str:
+def _paused_by(of_networks: Sequence[Lossless]) -> str:
     """Who asked for the pauses that last."""
-    if lossless is None:
-        return ""
-    pauses = traced(lossless.spans, lossless.servers)
+    pauses = [
+        pause for lossless in of_networks for pause in traced(lossless.spans, lossless.servers)
+    ]
     roots = sorted({pause.root for pause in pauses if pause.span.end_ns is None})
     return f": {listed(roots, 'and')} did not end a pause" if roots else ""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,7 +48,7 @@ from rocelab.routes.path import NoPathError
 from rocelab.runs.effects import late_carriers, link_events
 from rocelab.runs.fidelity import stolen_cpu_s
 from rocelab.runs.jobcounts import Paths
-from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.runs.jobreport import JobsRecord, NetworkRecord, job_reports
 from rocelab.runs.observers import Observers, can_trace
 from rocelab.traffic.session import TrafficSession
 
@@ -58,6 +59,15 @@ class MeasuredJobs:
 
     reports: tuple[JobReport, ...]
     started_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _NetworkJobs:
+    """A network as a lab, and the jobs in it with their numbers among all, from 0."""
+
+    lab: RunningLab
+    plans: tuple[JobPlan, ...]
+    numbers: tuple[int, ...]
 
 
 def run_job(
@@ -164,8 +174,8 @@ def run_jobs(
     """Run `jobs` at the same time on a lab that is up. Returns their reports in order.
 
     All begin together, and the run ends with the last. `faults` are injected meanwhile, in the
-    lab's clock from the jobs' start, and undone by the end. Counts of devices cover all jobs and
-    are the same in each report. Raises as `run_job` does.
+    lab's clock from the jobs' start, and undone by the end. Counts of devices cover all jobs of a
+    network and are the same in each of their reports. Raises as `run_job` does.
     """
     return run_planned(lab, plan_jobs(lab.fabric, jobs), progress, faults)
 
@@ -183,17 +193,18 @@ def run_planned(
     have now."""
     _check_ready(lab)
     environment = environment_of(lab)
-    network = lab.network(plans[0].fabric.network_name)
+    networks = _by_network(lab, plans)
     with (
         lab.locked(),
         link_events(lab) if faults else nullcontext(()) as ports,
         Injector(lab) as injector,
-        DeviceWatch(network, plans) as devices,
+        ExitStack() as watches,
         capture or nullcontext(),
     ):
-        paths = _paths(network, plans)
+        devices = [watches.enter_context(DeviceWatch(of.lab, of.plans)) for of in networks]
+        paths = [_paths(of.lab, of.plans) for of in networks]
         session = TrafficSession(
-            network.fabric,
+            networks[0].lab.fabric,
             lambda name: lab.node(name).netns,
             (),
             plans,
@@ -209,26 +220,32 @@ def run_planned(
             elapsed_s, stolen_s = time.monotonic() - started_s, stolen_cpu_s() - stolen_s
             of_others = () if by_hand is None else by_hand.changes()
             traffic = session.stop(_paused((*injector.changes, *of_others)))
-        counts = devices.read(traffic.started_ns)
+        counts = [watch.read(traffic.started_ns) for watch in devices]
         events = tuple(
             rebased(event, traffic.started_ns)
             for event in events_of((*injector.happened(), *of_others), apart_ns=1)
         )
         disturbed = () if by_hand is None else by_hand.disturbances(traffic.started_ns)
         injector.restore_all()
-        unplanned = settings.problems(plans[0].fabric, lab.runtime.files)
+        unplanned = [
+            problem
+            for of in networks
+            for problem in settings.problems(of.plans[0].fabric, lab.runtime.files)
+        ]
     # A job has no packet interval that would excuse more than the port events' own delay.
     late = late_carriers(lab.fabric, injector.changes, ports, resolution_ns=0)
     record = JobsRecord(
         environment=environment,
         traffic=traffic,
-        counts=counts,
+        networks=tuple(
+            NetworkRecord(of.numbers, count, path)
+            for of, count, path in zip(networks, counts, paths, strict=True)
+        ),
         elapsed_s=elapsed_s,
         stolen_s=stolen_s,
         events=events,
         disturbed=disturbed,
         problems=(*problems, *injector.unseen, *unplanned, *late),
-        paths=paths,
     )
     return MeasuredJobs(job_reports(record), traffic.started_ns)
 
@@ -237,12 +254,26 @@ def _warnings_before(lab: RunningLab, plans: Sequence[JobPlan]) -> tuple[str, ..
     """Warnings before a run that this machine will probably not carry, or whose figures will not be
     valid as the lab is now: it may carry nothing."""
     load = warning(plans, len(os.sched_getaffinity(0)))
-    network = lab.network(plans[0].fabric.network_name)
-    problems = (
-        *ProcessWatch(network).figures().problems,
-        *settings.problems(network.fabric, network.runtime.files),
-    )
+    problems = [
+        problem
+        for network in (of.lab for of in _by_network(lab, plans))
+        for problem in (
+            *ProcessWatch(network).figures().problems,
+            *settings.problems(network.fabric, network.runtime.files),
+        )
+    ]
     return (*(() if load is None else (load,)), *(f"this run is {problem}" for problem in problems))
+
+
+def _by_network(lab: RunningLab, plans: Sequence[JobPlan]) -> tuple[_NetworkJobs, ...]:
+    """The jobs of each network that has any."""
+    numbers: dict[str | None, list[int]] = defaultdict(list)
+    for number, plan in enumerate(plans):
+        numbers[plan.fabric.network_name].append(number)
+    return tuple(
+        _NetworkJobs(lab.network(name), tuple(plans[number] for number in of), tuple(of))
+        for name, of in numbers.items()
+    )
 
 
 def _check_ready(lab: RunningLab) -> None:

@@ -175,7 +175,6 @@ class Simulation:
         merges = self.options.engine is Engine.FLUID
         jobs: list[SimulatedJob] = []
         costs: list[Tuned | None] = []
-        local = None if self.host_model is None else self.host_model.local
         for job, places in zip(self.jobs, self.places, strict=True):
             hosts, spec, cost = self.rank_hosts(places), job.collective, None
             if spec is not None and hosts is None:
@@ -183,10 +182,8 @@ class Simulation:
             elif spec is not None and hosts is not None:
                 spec, cost = tuned_job(spec, hosts, merges=merges)
                 job = job.model_copy(update={"collective": spec})
-            block = job.workload
-            if local is not None and block is not None and getattr(block, "nvlink", 1) is None:
-                block = block.model_copy(update={"nvlink": local.bandwidth_bps / 8})
-                job = job.model_copy(update={job.kind: block})
+            if job.workload is not None:
+                job = job.model_copy(update={job.kind: job.workload.on_hosts(hosts)})
             jobs.append(job)
             costs.append(cost)
         return tuple(jobs), tuple(costs)

@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocelab.agent.nic import moderation_ns
 from rocelab.base.family import Family
+from rocelab.jobs.collectives import IterationEnd
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.flow import FIRST_QP, Endpoints
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
@@ -35,18 +36,31 @@ DATA, CONTROL = 0, 1
 _ECN_BITS = {Ecn.NOT_ECT: 0b00, Ecn.ECT0: 0b10, Ecn.CE: 0b11}
 
 
-def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:
+class SessionNic(NamedTuple):
+    """A NIC that jobs use, and its network in a lab with several, each of which counts NICs from
+    1."""
+
+    network: str | None
+    ref: NicRef
+
+
+def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[SessionNic, ...]]:
     """The NICs that jobs use, by server, without duplicates, in order of the ranks."""
-    by_server: dict[str, dict[NicRef, None]] = defaultdict(dict)
+    by_server: dict[str, dict[SessionNic, None]] = defaultdict(dict)
     for plan in plans:
         for ref in plan.places:
-            by_server[ref.server][ref] = None
-    return {server: tuple(refs) for server, refs in by_server.items()}
+            by_server[ref.server][session_nic(plan, ref)] = None
+    return {server: tuple(nics) for server, nics in by_server.items()}
+
+
+def session_nic(plan: JobPlan, ref: NicRef) -> SessionNic:
+    """A NIC of a plan among those of all jobs."""
+    return SessionNic(plan.fabric.network_name, ref)
 
 
 def nic_links(plans: Sequence[JobPlan]) -> tuple[Link, ...]:
     """The links of all ports of the NICs that jobs use, without duplicates."""
-    nics = (plan.nic(rank) for plan in plans for rank in range(plan.job.ranks))
+    nics = (plan.nic(rank) for plan in plans for rank in range(plan.ranks))
     return tuple({link.name: link for nic in nics for link in nic.links}.values())
 
 
@@ -73,17 +87,18 @@ def parts_of(plans: Sequence[JobPlan]) -> dict[str, AgentPart]:
     return {server: _part(server, nics, writers) for server, nics in nics_of(plans).items()}
 
 
-def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> AgentPart:
+def _part(server: str, nics: Sequence[SessionNic], writers: Sequence[_Writer]) -> AgentPart:
     plans = [writer.plan for writer in writers]
-    fabric, hosts = plans[0].fabric, plans[0].hosts
+    # Jobs of a network have one host model, and all networks that have one have the same.
+    plan_of = {plan.fabric.network_name: plan for plan in reversed(plans)}
+    hosts = next((plan.hosts for plan in plans if plan.hosts is not None), None)
     fields: dict[str, Any] = {
-        "frame_bytes": most_header_bytes(fabric.family)
+        "frame_bytes": most_header_bytes(plans[0].fabric.family)
         + max(plan.job.transport.mtu for plan in plans),
         "moderation_ns": moderation_ns(plans[0].dilation),
         "sample_ns": min(plan.sample_ns for plan in plans),
         "nics": [
-            ports_of(fabric, nic, 1.0 if hosts is None else hosts.share_of(nic))
-            for nic in (nic_of(fabric, ref) for ref in nics)
+            _ports(plan_of[network], nic_of(plan_of[network].fabric, ref)) for network, ref in nics
         ],
         "local_bps": 0.0 if hosts is None else hosts.model.local_row_bps / plans[0].dilation,
         "is_mesh": hosts is not None and hosts.model.is_mesh,
@@ -97,13 +112,17 @@ def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Ag
         first_kind = len(fields["kinds"])
         fields["kinds"] += [writer.kind(ranks[0], kind) for kind in (DATA, CONTROL) if ranks]
         for rank in ranks:
-            nic = nics.index(writer.plan.places[rank])
+            nic = nics.index(session_nic(writer.plan, writer.plan.places[rank]))
             for end in writer.ends[rank]:
                 kind = first_kind + (CONTROL if end.control else DATA)
                 fields["queue_pairs"].append((end.number, nic, end.port, kind))
                 headers.append(writer.header(end))
             fields["ranks"].append(writer.rank(rank))
     return AgentPart(fields, tuple(headers))
+
+
+def _ports(plan: JobPlan, nic: Nic) -> list[dict[str, Any]]:
+    return ports_of(plan.fabric, nic, 1.0 if plan.hosts is None else plan.hosts.share_of(nic))
 
 
 class _Writer:
@@ -172,11 +191,11 @@ class _Writer:
     def rank(self, rank: int) -> dict[str, Any]:
         plan = self.plan
         transport = plan.job.transport
+        is_own = plan.schedule is not None and plan.schedule.own_queue_pairs
         peers: dict[int, dict[str, Any]] = {}
         for end in self.ends[rank]:
-            peer = peers.setdefault(
-                end.peer, {"rank": end.peer, "queue_pairs": [], "control": None}
-            )
+            way = end.peer if end.send is None else _own_way(plan, end.send)
+            peer = peers.setdefault(way, {"way": way, "queue_pairs": [], "control": None})
             if end.control:
                 peer["control"] = end.number
             else:
@@ -195,11 +214,19 @@ class _Writer:
                 )
             ],
             "sends": [
-                (send.id, send.destination, send.size_bytes, send.after, plan.host_ns(send))
+                (
+                    send.id,
+                    _own_way(plan, send.id) if is_own else send.destination,
+                    send.size_bytes,
+                    _wait(send, plan.dilation),
+                    plan.host_ns(send),
+                )
                 for send in self._sends[rank]
             ],
             "receives": [(send.id, send.size_bytes) for send in self._receives[rank]],
-            "launch_ns": 0 if plan.hosts is None else round(plan.hosts.launch_ns * plan.dilation),
+            "launch_ns": round(plan.launch_ns * plan.dilation),
+            "start_ns": round(plan.start_ns * plan.dilation),
+            "end": _wait(plan.end(rank), plan.dilation),
             "iterations": plan.iterations,
             "recorded": plan.recorded_iterations,
             "compute_ns": round(plan.job.compute * plan.dilation),
@@ -215,6 +242,17 @@ class _Writer:
                 if stream.source == rank
             ],
         }
+
+
+def _own_way(plan: JobPlan, send: int) -> int:
+    """The number of a send's own connection, beyond those of ranks."""
+    return plan.ranks + send
+
+
+def _wait(what: Send | IterationEnd, dilation: float) -> tuple[Sequence[int], Sequence[int], int]:
+    """What something waits for, in the lab's clock."""
+    lags_ns = [round(lag_ns * dilation) for lag_ns in what.lags_ns]
+    return what.after, lags_ns, round(what.at_ns * dilation)
 
 
 def _header(ends: Endpoints) -> bytes:

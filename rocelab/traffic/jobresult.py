@@ -16,8 +16,7 @@ import numpy.typing as npt
 from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
-from rocelab.jobs.placement import NicRef
-from rocelab.traffic.jobparts import nics_of
+from rocelab.traffic.jobparts import SessionNic, nics_of, session_nic
 
 Numbers = npt.NDArray[np.int64]
 
@@ -172,7 +171,7 @@ def read_jobs(
     }
     pairs: dict[int, QueuePairRecord] = {}
     ends = {end.number: end for plan in plans for end in plan.ends}
-    port_fields: dict[NicRef, Sequence[Mapping[str, Any]]] = {}
+    port_fields: dict[SessionNic, Sequence[Mapping[str, Any]]] = {}
     for server, refs in nics.items():
         port_fields.update(zip(refs, reports[server]["nics"], strict=True))
         count = len(reports[server]["queue_pairs"])
@@ -205,7 +204,7 @@ def read_jobs(
                 ports=tuple(
                     PortRecord(rank=rank, port=port, **fields)
                     for rank, place in enumerate(plan.places)
-                    for port, fields in enumerate(port_fields[place])
+                    for port, fields in enumerate(port_fields[session_nic(plan, place)])
                 ),
                 sampled_ns={server: arrays[server][0] - start_ns for server in servers},
                 steps=_step_record(number, plan, reports, arrays, start_ns),
@@ -311,7 +310,7 @@ def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
         place = result.plan.places[worst.rank]
         nics = len({port.rank for port in slow})
         problems.append(
-            f"this machine could not keep {nics} of {result.plan.job.ranks} NICs busy: {place} sat "
+            f"this machine could not keep {nics} of {result.plan.ranks} NICs busy: {place} sat "
             f"idle for {worst.lost_ns / 1e6:,.0f} of "
             f"{(worst.lost_ns + worst.busy_ns) / 1e6:,.0f} ms with packets to send; send less, or "
             "slow the lab's clock down: "

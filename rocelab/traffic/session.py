@@ -151,7 +151,7 @@ class TrafficSession(Holding):
         if not self._jobs:
             raise ValueError("the session has no job")
         end_ns = self._start_ns + max(job.duration_ns for job in self._jobs)
-        total = sum(job.iterations * job.job.ranks for job in self._jobs)
+        total = sum(job.iterations * job.ranks for job in self._jobs)
         done = 0
         still = Standstill(self._live, patience_ns(self._jobs), self._start_ns + calm_ns)
         while not self._failed:

@@ -28,6 +28,7 @@ def patience_ns(jobs: Sequence[JobPlan]) -> int:
     for job in jobs:
         transport, pfc = job.job.transport, job.fabric.spec.queues.pfc
         waits_ns: float = (transport.retries + 1) * transport.ack_timeout + job.job.compute
+        waits_ns += job.longest_wait_ns + job.start_ns
         if pfc is not None and pfc.watchdog is not None:
             waits_ns += pfc.watchdog.detection
         if job.hosts is not None:

@@ -14,7 +14,7 @@ from rocelab.planning.build import plan
 from rocelab.planning.fabric import DirectedLink, Direction, Fabric
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, ComparisonRun, Status
 from rocelab.results.job import JobReport
-from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.runs.jobreport import job_reports
 from tests.helpers import job_sample
 
 
@@ -32,7 +32,7 @@ def report(**keys: object) -> JobReport:
     job = job_sample.result(job_sample.allreduce())
     measured = job_sample.traffic(job), job_sample.counts(job)
     paths = job_sample.paths(job.plan)
-    (made,) = job_reports(JobsRecord(job_sample.ENVIRONMENT, *measured, 1.0, 0.0, paths=paths))
+    (made,) = job_reports(job_sample.record(*measured, paths=paths))
     return replace(made, **keys)  # type: ignore[arg-type]
 
 

@@ -82,13 +82,13 @@ def steps(job: JobPlan, late: Late = on_time) -> StepRecords:
         for send in job.schedule.sends:
             at[send.id] = max((came[before] for before in send.after), default=start)
             came[send.id] = at[send.id] + (STEP_MS + late(iteration, send)) * MS
-        over = [start] * job.job.ranks
+        over = [start] * job.ranks
         for send in job.schedule.sends:
             for rank in (send.source, send.destination):
                 over[rank] = max(over[rank], came[send.id])
         posted.append(tuple(at))
         arrived.append(tuple(came))
-        began.append((start,) * job.job.ranks)
+        began.append((start,) * job.ranks)
         ended.append(tuple(over))
         start = max(over)
     return StepRecords(0, tuple(began), tuple(ended), tuple(posted), tuple(arrived), tuple(arrived))

@@ -19,6 +19,9 @@ from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.results.environment import Environment
 from rocelab.results.job import QueueFigures
+from rocelab.results.probes import Event
+from rocelab.runs.jobcounts import Paths
+from rocelab.runs.jobreport import JobsRecord, NetworkRecord
 from rocelab.traffic.jobparts import nic_links, nics_of
 from rocelab.traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
 from rocelab.traffic.result import AgentRecord, TrafficResult
@@ -87,7 +90,7 @@ def result(
     began = np.concatenate(([0], ended[:-1])).astype(np.int64)
     ranks = tuple(
         RankRecord(rank, began, ended, np.full(plan.iterations, rank * MS, np.int64), 0)
-        for rank in range(plan.job.ranks)
+        for rank in range(plan.ranks)
     )
     end_ns = plan.duration_ns or int(ended[-1])
     samples = np.linspace(0, end_ns, 11).astype(np.int64)
@@ -97,7 +100,7 @@ def result(
         queue_pairs=tuple(_pair(plan, end, ce, slow) for end in plan.ends),
         ports=tuple(
             PortRecord(rank, 0, 100.0 * MS, 1.0 * MS, 10_000, 20_000, 0)
-            for rank in range(plan.job.ranks)
+            for rank in range(plan.ranks)
         ),
         sampled_ns={place.server: samples for place in plan.places},
         errors=errors,
@@ -151,6 +154,18 @@ def counts(*jobs: JobResult) -> DeviceCounts:
         queues=queues,
         engine=QueueEngine.BPF,
     )
+
+
+def record(
+    traffic: TrafficResult,
+    counts: DeviceCounts,
+    *,
+    events: tuple[Event, ...] = (),
+    paths: Paths | None = None,
+) -> JobsRecord:
+    """A run of half a second on a lab with one network."""
+    network = NetworkRecord(tuple(range(len(traffic.jobs))), counts, paths or {})
+    return JobsRecord(ENVIRONMENT, traffic, (network,), 0.5, 0.0, events)
 
 
 def paths(plan: JobPlan) -> dict[int, tuple[str, ...]]:

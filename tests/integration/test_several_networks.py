@@ -130,12 +130,27 @@ def test_a_scheme_is_of_one_network(lab: RunningLab) -> None:
 
 
 def test_a_broken_cable_of_the_front_end_disturbs_no_job_of_the_back_end(lab: RunningLab) -> None:
+    """Jobs of both networks run at once on the same servers, whose NICs have the same numbers in
+    each."""
     job = JobSpec.model_validate(
         {"pattern": "allreduce", "ranks": 8, "size": "1MiB", "iterations": 4}
     )
+    storage = JobSpec.model_validate(
+        {
+            "pattern": "incast",
+            "network": "frontend",
+            "ranks": 3,
+            "placement": ["sto1", "srv1-1", "srv2-1"],
+            "size": "128KiB",
+            "iterations": 2,
+        }
+    )
     flap = CarrierDownSpec.model_validate({"kind": "carrier-down", "link": "fsw1:fsw2"})
     faults = [Timed(flap, 100_000_000, 600_000_000)]
-    report = measured(lambda: run_jobs(lab, [job], faults=faults).reports[0])
+    report, beside = measured(
+        lambda: run_jobs(lab, [job, storage], faults=faults).reports,
+        lambda reports: reports[0].problems,
+    )
     assert not report.errors
     assert [event.title for event in report.events] == [
         "carrier-down of fsw1:fsw2",
@@ -143,7 +158,15 @@ def test_a_broken_cable_of_the_front_end_disturbs_no_job_of_the_back_end(lab: Ru
     ]
     assert report.transport.retransmitted == report.transport.timeouts == 0
     assert all(figures.dropped_packets == 0 for figures in report.queues)
-    assert not [rank.nic for rank in report.ranks if rank.nic.endswith(":3")]
+    assert [rank.nic for rank in beside.ranks] == ["sto1:1", "srv1-1:1", "srv2-1:1"]
+    assert beside.transport.delivered_bytes == 2 * 3 * 2**17
+    back, front = (
+        {end for link in each.links for end in link.link.split(":")} for each in (report, beside)
+    )
+    assert {"rtsw1", "ctsw1"} <= back
+    assert {"fsw1", "fsw2", "sto1"} <= front
+    assert not {name for name in back if name.startswith(("fsw", "sto"))}
+    assert not {name for name in front if name.startswith(("rtsw", "ctsw"))}
 
 
 def test_a_fault_of_lossless_classes_is_of_the_network_that_has_them(lab: RunningLab) -> None:

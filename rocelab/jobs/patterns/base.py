@@ -87,6 +87,12 @@ class Send:
     its data, or was sent by `source` and finishes when it is acknowledged: the sender knows by
     itself when it may start."""
 
+    lags_ns: tuple[int, ...] = ()
+    """How long after the end of each of `after` it may start, as while a GPU computes; empty: at
+    once."""
+    at_ns: int = 0
+    """How long after the iteration's begin it may start."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

@@ -13,10 +13,9 @@ import numpy as np
 from rocelab.agent.nic import moderation_ns
 from rocelab.base.arrays import NONE, Bools, Floats, Longs
 from rocelab.base.family import Family
-from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.messages import Messages
 from rocelab.jobs.performance import wire_overhead_bytes
-from rocelab.jobs.transport import Ecn, Strategy, TransportSpec
+from rocelab.jobs.transport import Ecn, Strategy, TransportSpec, message_bytes
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.portsettings import STRICT_CLASSES, ClassQueues, PortSettings
 from rocelab.planning.queues import (

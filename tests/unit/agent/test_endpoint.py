@@ -107,7 +107,7 @@ class Servers:
         assert done == Counter(
             (rank, iteration)
             for plan in self.plans
-            for rank in range(plan.job.ranks)
+            for rank in range(plan.ranks)
             for iteration in range(plan.iterations)
         )
         assert posted == sum(planned_bytes(plan) for plan in self.plans)
@@ -157,7 +157,7 @@ def test_a_job_ends_with_every_byte_posted_acknowledged_and_delivered_over_bad_l
         pattern=pattern,
         transport=transport,
     )
-    count = lab.plan.iterations * lab.plan.job.ranks
+    count = lab.plan.iterations * lab.plan.ranks
     lab.run(lambda: len(lab.told) >= count and lab.idle)
     lab.check()
     assert lab.total("requester", "retransmitted") > 0
@@ -165,7 +165,7 @@ def test_a_job_ends_with_every_byte_posted_acknowledged_and_delivered_over_bad_l
 
 def test_over_links_that_harm_nothing_nothing_is_sent_twice() -> None:
     lab = servers(transport={"qps": 2})
-    count = lab.plan.iterations * lab.plan.job.ranks
+    count = lab.plan.iterations * lab.plan.ranks
     lab.run(lambda: len(lab.told) >= count and lab.idle)
     lab.check()
     assert lab.total("requester", "retransmitted") == 0

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocelab.agent.nic import NEVER_NS
-from rocelab.agent.program import ROUNDS, AgentProgram, PlannedSend, StreamProgram, immediate
+from rocelab.agent.program import ROUNDS, AgentProgram, PlannedSend, StreamProgram, Wait, immediate
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.jobs.collectives import Pattern, Schedule, schedule
@@ -74,7 +74,12 @@ class Lab:
             AgentProgram(
                 rank,
                 [
-                    PlannedSend(s.id, self.connections[rank, s.destination], s.size_bytes, s.after)
+                    PlannedSend(
+                        s.id,
+                        self.connections[rank, s.destination],
+                        s.size_bytes,
+                        Wait(s.after, s.lags_ns, s.at_ns),
+                    )
                     for s in planned.sends
                     if s.source == rank
                 ],

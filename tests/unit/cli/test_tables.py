@@ -40,7 +40,7 @@ from rocelab.report.programs import program_document
 from rocelab.report.renderers.terminal import rich_table
 from rocelab.results.health import HealthReport, SliReport
 from rocelab.results.programs import ProgramReport, RankEnd, Stall, TcpConnection
-from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.runs.jobreport import job_reports
 from rocelab.traffic.reachability import Reachability
 from tests.helpers import job_sample
 from tests.helpers.adopted_sample import leaf_spine
@@ -107,7 +107,7 @@ def show_runs() -> None:
 def show_job() -> None:
     job = job_sample.result(job_sample.allreduce())
     traffic, counts = job_sample.traffic(job), job_sample.counts(job)
-    (report,) = job_reports(JobsRecord(job_sample.ENVIRONMENT, traffic, counts, 0.5, 0.0))
+    (report,) = job_reports(job_sample.record(traffic, counts))
     show_document(job_document(report))
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job, plan_jobs
+from rocelab.lab.lab import Lab
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
@@ -183,6 +184,18 @@ def test_of_several_jobs_the_one_that_does_not_fit_is_named() -> None:
         plan_jobs(fabric(), [job(), job(ranks=9)])
 
 
+def test_jobs_of_two_networks_use_their_own_nics_of_a_server() -> None:
+    lab = Lab.planned("two-networks").fabric
+    ends = {"ranks": 2, "placement": ["srv1-1", "srv2-1"]}
+    plans = plan_jobs(lab, [job(**ends), job(**ends, network="frontend")])
+    part = parts_of(plans)["srv1-1"]
+    assert [port["interface"] for (port,) in part.fields["nics"]] == ["rtsw1", "fsw1"]
+    assert [port["rate_bps"] for (port,) in part.fields["nics"]] == [20e6, 10e6]
+    assert [nic for _, nic, _, _ in part.fields["queue_pairs"]] == [0, 1]
+    numbers = [end.number for plan in plans for end in plan.ends]
+    assert len(set(numbers)) == len(numbers)
+
+
 def test_jobs_that_were_planned_apart_do_not_make_a_session() -> None:
     apart = [plan_job(fabric(), job()), plan_job(fabric(), job())]
     with pytest.raises(ValueError, match="plan them together"):
@@ -210,7 +223,7 @@ def test_a_host_model_makes_of_a_collective_what_nccl_does_in_the_lab_too() -> N
     keys = {"algorithm": "ring", "protocol": "simple", "size": "32MB"}
     plan = plan_job(fabric(), job(host_model=hosts, **keys))
     assert plan.hosts is not None and plan.hosts.cost is not None
-    assert (plan.job.channels, plan.job.group) == (2, 2)
+    assert (plan.collective.channels, plan.collective.group) == (2, 2)
     assert "launch 8us" in plan.hosts.words and "NICs send 200G" in plan.hosts.words
     by_server = {plan.places[end.rank].server for end in plan.ends}
     assert all(plan.places[end.rank].server != plan.places[end.peer].server for end in plan.ends)

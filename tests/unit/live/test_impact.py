@@ -14,7 +14,7 @@ from rocelab.results.job import JobReport
 from rocelab.results.probereport import ProbeReport
 from rocelab.results.probes import Disturbance, Event
 from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
-from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.runs.jobreport import job_reports
 from rocelab.traffic.jobresult import AckGap
 from tests.helpers import job_sample, phases_sample, report_sample
 
@@ -136,12 +136,9 @@ def job_sample_report() -> JobReport:
     first = next(n for n, pair in enumerate(pairs) if pair.requester.packets)
     pairs[first] = replace(pairs[first], gaps=(AckGap(48 * MS, 175 * MS, True, 32),))
     result = replace(result, queue_pairs=tuple(pairs))
-    record = JobsRecord(
-        job_sample.ENVIRONMENT,
+    record = job_sample.record(
         job_sample.traffic(result),
         job_sample.counts(result),
-        0.5,
-        0.0,
         events=(Event(50 * MS, "carrier-down", "begin", "rtsw1:ctsw1"),),
     )
     (report,) = job_reports(record)

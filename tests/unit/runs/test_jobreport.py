@@ -30,7 +30,7 @@ from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.results.probes import Disturbance, Event, FaultChange
 from rocelab.runs import jobfigures
 from rocelab.runs.accounting import check_all, disagreements
-from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.runs.jobreport import job_reports
 from rocelab.traffic.jobresult import AckGap, JobResult
 from rocelab.traffic.result import TrafficResult
 from tests.helpers import job_sample as sample
@@ -44,7 +44,7 @@ def report_of(job: JobResult) -> JobReport:
 
 
 def the_report(traffic: TrafficResult, counts: DeviceCounts) -> JobReport:
-    (report,) = job_reports(JobsRecord(sample.ENVIRONMENT, traffic, counts, 0.5, 0.0))
+    (report,) = job_reports(sample.record(traffic, counts))
     return report
 
 
@@ -275,9 +275,7 @@ def at_once(**second: object) -> tuple[JobResult, ...]:
 
 def test_devices_and_endpoints_agree_on_the_sum_of_jobs_that_ran_at_once() -> None:
     jobs = at_once(ce=5)
-    reports = job_reports(
-        JobsRecord(sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(*jobs), 0.5, 0.0)
-    )
+    reports = job_reports(sample.record(sample.traffic(*jobs), sample.counts(*jobs)))
     assert [report.problems for report in reports] == [(), ()]
     assert [report.job["pattern"] for report in reports] == ["allreduce", "incast"]
     assert [report.transport.ce for report in reports] == [0, 5 * 2]
@@ -293,9 +291,7 @@ def test_a_packet_of_one_job_that_vanished_makes_the_run_of_all_invalid() -> Non
     jobs = at_once()
     ring, _ = jobs
     # What devices would have counted of the ring alone.
-    (first, second) = job_reports(
-        JobsRecord(sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(ring), 0.5, 0.0)
-    )
+    (first, second) = job_reports(sample.record(sample.traffic(*jobs), sample.counts(ring)))
     assert first.problems == second.problems
     assert "counters disagree on data packets out of NICs" in first.problems[0]
 
@@ -463,12 +459,10 @@ def test_lost_pause_frames_make_a_run_invalid_where_no_link_was_broken() -> None
     lost = {"rtsw1:srv1-1 class 3": 2}
     paused = Lossless((3,), (), (), 0, 1000, None, None, None, (), is_alive=True, unreceived=lost)
     counts = replace(sample.counts(job), lossless=paused)
-    (whole,) = job_reports(JobsRecord(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0))
+    (whole,) = job_reports(sample.record(sample.traffic(job), counts))
     assert "2 pause frames of rtsw1:srv1-1 class 3 did not reach its peer" in whole.problems[-1]
     cut = (event("carrier-down"),)
-    (broken,) = job_reports(
-        JobsRecord(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, cut)
-    )
+    (broken,) = job_reports(sample.record(sample.traffic(job), counts, events=cut))
     assert not any("pause frames" in problem for problem in broken.problems)
 
 
@@ -499,9 +493,7 @@ def test_packets_that_are_missing_are_excused_only_by_faults_that_take_some(
         ),
     )
     (report,) = job_reports(
-        JobsRecord(
-            sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, tuple(map(event, kinds))
-        )
+        sample.record(sample.traffic(job), counts, events=tuple(map(event, kinds)))
     )
     of_links = [problem for problem in report.problems if "counters disagree" in problem]
     in_switch = [
@@ -538,7 +530,7 @@ def test_a_job_under_faults_of_others_is_disturbed_by_them_and_never_valid() -> 
         Disturbance("carrier-down", "rtsw1:ctsw1", 10**9, 4 * 10**9),
         Disturbance("power-loss", "ctsw2", None, None),
     )
-    record = JobsRecord(sample.ENVIRONMENT, sample.traffic(job), sample.counts(job), 0.5, 0.0)
+    record = sample.record(sample.traffic(job), sample.counts(job))
     (undisturbed,) = job_reports(record)
     (report,) = job_reports(replace(record, disturbed=faults))
     assert (undisturbed.valid, report.valid, report.problems) == (True, False, ())
@@ -555,7 +547,7 @@ def test_what_a_fault_of_others_took_is_no_disagreement_of_counters() -> None:
     counts = sample.counts(job)
     link = next(iter(counts.roce))
     missing = replace(counts, roce={**counts.roce, link: counts.roce[link] - 1})
-    record = JobsRecord(sample.ENVIRONMENT, sample.traffic(job), missing, 0.5, 0.0)
+    record = sample.record(sample.traffic(job), missing)
     (alone,) = job_reports(record)
     fault = Disturbance("carrier-down", "rtsw1:ctsw1", None, 10**9)
     (report,) = job_reports(replace(record, disturbed=(fault,)))
@@ -570,12 +562,9 @@ def with_gaps(*gaps: AckGap) -> JobReport:
     first = next(n for n, pair in enumerate(pairs) if pair.requester.packets)
     pairs[first] = replace(pairs[first], gaps=gaps)
     result = replace(result, queue_pairs=tuple(pairs))
-    record = JobsRecord(
-        sample.ENVIRONMENT,
+    record = sample.record(
         sample.traffic(result),
         sample.counts(result),
-        0.5,
-        0.0,
         events=(
             Event(50 * MS, "carrier-down", "begin", "rtsw1:ctsw1"),
             Event(250 * MS, "carrier-down", "end", "rtsw1:ctsw1"),

@@ -139,7 +139,9 @@ def problems(bench: Bench, kind: type[Noted], *more: Timed) -> tuple[str, ...]:
 
 def job_phase(**keys: object) -> JobsRun:
     spec = PhaseSpec.model_validate({"name": "p", "jobs": [JOB], **keys})
-    phase = JobPhase(spec, LAB.fabric, (down("ctsw1", 0),), plan_jobs(LAB.fabric, spec.jobs))
+    phase = JobPhase(
+        spec, LAB.fabric, LAB.fabric, (down("ctsw1", 0),), plan_jobs(LAB.fabric, spec.jobs)
+    )
     return phases.run_job_phase(LAB, phase, FibTimeline(LAB, {}), (), None, no_progress)
 
 
