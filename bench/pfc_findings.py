@@ -35,8 +35,9 @@ def main() -> None:
     for name in ("finding-pfc-allreduce", "finding-pfc-alltoall"):
         for phase in load_drill(find(name, DRILLS)).phases:
             (job,) = phase.jobs
+            assert isinstance(job, JobSpec)
             print(f"{name} {phase.name}: {_figures(_simulated(lab, job, PortModel.LAB))}")
-        fluid = simulate(lab, [collective_job(job)], Options(eps=0.0, hop_latency_ns=0))
+        fluid = simulate(lab, [job], Options(eps=0.0, hop_latency_ns=0))
         print(f"{name} as a fluid: {fluid.jobs[0].headline('busbw').modelled.median:.2f} GB/s")
     # The lab's warm-up is an iteration like the others.
     warmup = ALLTOALL.job["warmup_iterations"]

@@ -31,7 +31,9 @@ class Case:
 
     @property
     def job(self) -> JobSpec:
-        return self.report.spec
+        job = self.report.spec
+        assert isinstance(job, JobSpec)
+        return job
 
     @property
     def fabric(self) -> Fabric:

@@ -18,6 +18,7 @@ from rocelab.diagnose.hosts import paused_hosts
 from rocelab.diagnose.losses import lossy_links, notes_on_losses
 from rocelab.diagnose.paths import FlowPaths, predicted_paths
 from rocelab.diagnose.pauses import paused_transfers
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, CauseVerdict, Diagnosis, PathPart
 from rocelab.results.job import JobReport
@@ -51,7 +52,7 @@ def diagnose_report(report: JobReport) -> tuple[Diagnosis, Case]:
 def finding_of(report: JobReport) -> str | None:
     """What slowed a job down, in a few words (`Verdict.finding`): None for a stream, empty if its
     document does not have the times of its sends."""
-    if report.spec.size is None:
+    if not report.is_collective:
         return None
     try:
         diagnosis, _ = diagnose_report(report)
@@ -63,6 +64,12 @@ def finding_of(report: JobReport) -> str | None:
 def make_case(report: JobReport, paths: Sequence[FlowPaths] | None) -> Case:
     """The case of a report. Raises InputError if the report has no times of steps."""
     job = report.spec
+    if not isinstance(job, JobSpec):
+        raise InputError(
+            f"{report.title} is not diagnosed: its ranks compute between sends, and what each send "
+            "would take by itself is not known",
+            hint="run a collective on the same ranks, and diagnose that",
+        )
     schedule = plan_job(report.fabric, job).schedule
     if report.steps is None or schedule is None:
         raise InputError(

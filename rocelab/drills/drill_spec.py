@@ -28,7 +28,7 @@ from rocelab.faults.base import MAX_DURATION
 from rocelab.faults.fault_spec import FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.job_spec import find_jobs
+from rocelab.jobs.job_spec import SimulatedJob, find_jobs, load_jobs, named_in
 from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel, short_form
 from rocelab.labfile.catalog import tree_of
@@ -154,6 +154,11 @@ def _kind_of_traffic(traffic: object) -> str:
     return "programs" if is_command else "probes"
 
 
+def _kind_of_job(job: object) -> str:
+    keys = job if isinstance(job, Mapping) else ()
+    return "collective" if isinstance(job, JobSpec) or "pattern" in keys else "workload"
+
+
 class PhaseBody(SpecModel):
     """Traffic, the faults during it, and the expectations of its figures."""
 
@@ -195,12 +200,20 @@ class PhaseBody(SpecModel):
         ),
     ] = 0
     jobs: Annotated[
-        tuple[Annotated[JobSpec, short_form(_JOB_FILE)], ...],
+        tuple[
+            Annotated[
+                Annotated[JobSpec, Tag("collective")] | Annotated[SimulatedJob, Tag("workload")],
+                Discriminator(_kind_of_job),
+                short_form(_JOB_FILE),
+            ],
+            ...,
+        ],
         Field(
             strict=False,
             max_length=16,
             description="each what `rocelab traffic` runs, key by key, in the modelled network's "
-            "clock; all begin together",
+            "clock: a collective or streams, or a job of a file of jobs, with a name and a block; "
+            "all begin together",
         ),
     ] = ()
     faults: Annotated[
@@ -299,11 +312,12 @@ class PhaseBody(SpecModel):
         if (expected := self.expect.of("diagnosis")) is None:
             return self
         findings = expected.written.split(JOINED)
-        sized = [job for job in self.jobs if job.size is not None]
+        sized = [job for job in self.jobs if isinstance(job, JobSpec) and job.size is not None]
         if len(findings) != len(sized):
             raise RefusedError(
                 f"diagnosis lists {len(findings)}, and jobs with a size are {len(sized)}",
-                "list one for each job with a size, in their order: streams have no diagnosis",
+                "list one for each job with a size, in their order: streams and workloads have no "
+                "diagnosis",
                 keys=("expect",),
             )
         return self
@@ -371,6 +385,7 @@ class PhaseBody(SpecModel):
         job, *others = self.jobs
         if (
             others
+            or not isinstance(job, JobSpec)
             or job.pattern is not Pattern.INCAST
             or job.duration is None
             or job.transport.dcqcn == DCQCN_OFF
@@ -470,19 +485,23 @@ def load_drill(path: Path) -> DrillSpec:
     """
     source = _with_jobs(read_source(path), path)
     if "phases" in source.data:
-        return _in_folder(validate(source, DrillSpec), path.parent)
-    return _in_folder(validate(source, PhaseDrillSpec).with_phases(), path.parent)
+        return _of_file(validate(source, DrillSpec), path)
+    return _of_file(validate(source, PhaseDrillSpec).with_phases(), path)
 
 
-def _in_folder(drill: DrillSpec, folder: Path) -> DrillSpec:
-    """The drill with its programs in a folder."""
-    phases = tuple(
-        phase.model_copy(update={"traffic": phase.programs.in_folder(folder.resolve())})
-        if phase.programs
-        else phase
-        for phase in drill.phases
-    )
-    return drill.model_copy(update={"phases": phases})
+def _of_file(drill: DrillSpec, path: Path) -> DrillSpec:
+    """The drill with its programs in the folder of its file, and the files of its jobs."""
+    folder = path.parent.resolve()
+    phases = []
+    for phase in drill.phases:
+        jobs = tuple(
+            job if isinstance(job, JobSpec) else named_in(path.resolve(), job) for job in phase.jobs
+        )
+        update: dict[str, object] = {"jobs": jobs}
+        if phase.programs:
+            update["traffic"] = phase.programs.in_folder(folder)
+        phases.append(phase.model_copy(update=update))
+    return drill.model_copy(update={"phases": tuple(phases)})
 
 
 def named_jobs(drill: Mapping[str, Data]) -> Iterator[tuple[KeyPath, str]]:
@@ -499,9 +518,11 @@ def named_jobs(drill: Mapping[str, Data]) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _with_jobs(source: YamlSource, path: Path) -> YamlSource:
-    """The drill with the keys of every job that it names. Raises SpecError."""
+    """The drill with the keys of every job that it names; a file may have several. Raises
+    SpecError."""
     data: Any = deepcopy(source.data)
-    for place, text in named_jobs(source.data):
+    # From the last on, so that places before it stay.
+    for place, text in reversed(list(named_jobs(source.data))):
         try:
             file = find_jobs(text, tree_of(path), path.parent)
         except InputError as error:
@@ -511,9 +532,18 @@ def _with_jobs(source: YamlSource, path: Path) -> YamlSource:
             raise SpecError([problem]) from None
         with named_by(path, file):
             job = read_source(file)
-            validate(job, JobSpec)
+            if "jobs" in job.data:
+                entries = [
+                    job.model_dump(mode="json", exclude_none=True)
+                    for job in load_jobs(file.resolve())
+                ]
+            else:
+                validate(job, JobSpec)
+                entries = [job.data]
         jobs: Any = data
-        for key in place[:-1]:
+        *above, number = place
+        for key in above:
             jobs = jobs[key]
-        jobs[place[-1]] = job.data
+        assert isinstance(number, int)
+        jobs[number : number + 1] = entries
     return replace(source, data=data)

@@ -152,6 +152,22 @@ class JobPlan:
         waits: list[Send | IterationEnd] = [*self.schedule.sends, *self.schedule.ends.values()]
         return max((max((wait.at_ns, *wait.lags_ns)) for wait in waits), default=0)
 
+    @cached_property
+    def _pairs(self) -> frozenset[Pair]:
+        """The ranks between which data is sent, and the sends that have a connection."""
+        sends: Sequence[Send | Stream] = self.streams
+        if self.schedule is not None:
+            sends = self.schedule.sends
+        if not self.is_open_loop:
+            return frozenset((send.source, send.destination, None) for send in sends)
+        return frozenset(
+            (send.source, send.destination, number) for number, send in enumerate(sends)
+        )
+
+    def sends_by(self, end: QueuePairEnd) -> bool:
+        """Whether a queue pair carries data from this end."""
+        return (end.rank, end.peer, end.send) in self._pairs
+
     def is_local(self, send: Send) -> bool:
         """Whether a send does not use the network."""
         return self.hosts is not None and self.hosts.is_local(send.source, send.destination)
@@ -450,8 +466,10 @@ def _queue_pairs(
     transport = job.transport
     for ref in places:
         check_mtu(transport, nic_of(fabric, ref).links[0].mtu, fabric.family)
-    found: set[Pair] = {(min(source, far), max(source, far), send) for source, far, send in pairs}
-    connections = sorted(found, key=_order)
+    unsorted: set[Pair] = {
+        (min(source, far), max(source, far), send) for source, far, send in pairs
+    }
+    connections = sorted(unsorted, key=_order)
     base = base_port(job.seed)
     ends = []
     number = first_qp

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.errors import COMMAND_LINE, InputError, SpecError
 from rocelab.base.wording import KeyPath, RefusedError
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import LabJob, load_jobs
 from rocelab.jobs.keys import KEYS
 from rocelab.labfile.load import validate
 from rocelab.labfile.references import with_contents
@@ -23,22 +24,17 @@ _LISTS = ("starts",)
 
 
 def job_from_file(path: Path) -> JobSpec:
-    """The job that a YAML file describes. Raises SpecError with every problem."""
-    source = with_contents(read_source(path), path, HOST_MODELS)
-    if "jobs" in source.data:
-        raise SpecError(
-            [
-                Problem(
-                    source.file,
-                    source.line(("jobs",)),
-                    "jobs",
-                    "a list of jobs is for the simulator; a lab runs one collective",
-                    "`rocelab simulate LAB --job` takes this file; for a lab, give a file with "
-                    "the keys of one collective, as traffic/allreduce.yaml",
-                )
-            ]
-        )
-    return validate(source, JobSpec)
+    """The collective or the streams that a YAML file describes. Raises SpecError with every
+    problem."""
+    return validate(with_contents(read_source(path), path, HOST_MODELS), JobSpec)
+
+
+def jobs_from_file(path: Path) -> tuple[LabJob, ...]:
+    """The jobs that a YAML file describes: one, or a list `jobs` as a simulation takes it. Raises
+    SpecError with every problem."""
+    if "jobs" in read_source(path).data:
+        return load_jobs(path)
+    return (job_from_file(path),)
 
 
 def job_from_options(options: Mapping[str, str]) -> JobSpec:

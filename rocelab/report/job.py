@@ -31,6 +31,7 @@ from rocelab.report.document import (
 from rocelab.report.jobs.plots import progress_plot
 from rocelab.report.jobs.tables import pause_table, propagation_table
 from rocelab.report.jobs.text import lossless_text
+from rocelab.report.jobs.workload import workload_blocks
 from rocelab.report.replay.recording import Recording, recorded_jobs, recording_of
 from rocelab.report.stages import stages_sections
 from rocelab.results.drill import JobsRun
@@ -47,7 +48,7 @@ def job_document(report: JobReport) -> Document:
     """All of a job."""
     failed = [*report.problems, *report.errors]
     agreeing = sum(check.agrees for check in report.accounting)
-    measured = bool(report.iterations) and not report.errors
+    measured = report.is_collective and bool(report.iterations) and not report.errors
     lossless = lossless_text(report)
     blocks: tuple[Block, ...] = (
         *(Note(text, Tone.BAD) for text in failed),
@@ -56,6 +57,7 @@ def job_document(report: JobReport) -> Document:
         Replay(partial(_recording, report)),
         _outages(report),
         _headlines(report),
+        *workload_blocks(report),
         _ranks(report),
         _transport(report),
         pause_table(report, "Ports that were paused (PFC)"),
@@ -78,7 +80,7 @@ def job_document(report: JobReport) -> Document:
     job = report.job
     size = f" of {job['size']}" if job.get("size") else ""
     document = Document(
-        f"{job['pattern']}{size} on {report.lab['name']}",
+        f"{report.title}{size} on {report.lab['name']}",
         blocks,
         kind=f"rocelab traffic on lab `{report.lab['name']}`",
         meta=report.hosts[:1].upper() + report.hosts[1:],
@@ -94,7 +96,7 @@ def _recording(report: JobReport) -> Recording | None:
     except ValueError:
         return None
     run = JobsRun(report.problems, (report,), stages=report.stages)
-    return recording_of(fabric, [recorded_jobs(fabric, report.job["pattern"], run)])
+    return recording_of(fabric, [recorded_jobs(fabric, report.title, run)])
 
 
 def disturbed_by(disturbed: Sequence[Disturbance]) -> tuple[str, ...]:

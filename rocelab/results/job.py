@@ -22,9 +22,11 @@ from rocelab.base.doors import of_gone
 from rocelab.base.errors import PackageGoneError
 from rocelab.base.statistics import Spread
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import KINDS, LabJob, SimulatedJob
 from rocelab.planning.fabric import DirectedLink, Direction
 from rocelab.planning.queues import class_of_dscp
 from rocelab.results.environment import Environment
+from rocelab.results.flowtimes import FlowTimes, SlowdownBySize, StepTimes
 from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless
 from rocelab.results.oflab import LabDocument
@@ -324,6 +326,21 @@ class StepRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadFigures:
+    """What a job of a file of jobs has that is no collective."""
+
+    steps: tuple[StepTimes, ...] = ()
+    """Those of the last iteration that send, in order, from the iteration's begin; a step is over
+    when the last of its sends has arrived and is acknowledged. Empty for flows that begin at given
+    times."""
+    flow_times: FlowTimes | None = None
+    """Of flows that begin at given times: from then until the sender has the last ACK. None for
+    other jobs, and if the job failed."""
+    slowdown: SlowdownBySize | None = None
+    """Of the same flows, by their sizes."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostStall:
     """A server had packets to receive or send and did neither for 10 ms of the lab or more, in ns
     of the lab since the job's start."""
@@ -467,6 +484,8 @@ class JobReport(LabDocument):
     longest."""
     stages: tuple[Stages, ...] = ()
     """Of each event, where faults by hand are allowed and every switch runs FRR."""
+    workload: WorkloadFigures | None = None
+    """None for a collective and for streams."""
     hosts: str = ""
     """What a host model makes agents wait for, and what it leaves to them; empty without one: hosts
     are agents, which take their own time."""
@@ -488,11 +507,36 @@ class JobReport(LabDocument):
             return None
         return last
 
+    @property
+    def title(self) -> str:
+        """What the job is, in one word or two: its pattern, or its kind and name."""
+        if "pattern" in self.job:
+            return str(self.job["pattern"])
+        kind = next((kind for kind in KINDS if kind in self.job), "")
+        return f"{kind} {self.job['name']}".strip()
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it repeats a collective, and is no streams and no workload."""
+        return "pattern" in self.job and "size" in self.job
+
+    @property
+    def is_open_loop(self) -> bool:
+        """Whether it is flows that begin at given times."""
+        return self.workload is not None and self.workload.flow_times is not None
+
+    @property
+    def warmup_iterations(self) -> int:
+        """The repetitions that are not measured."""
+        return int(self.job.get("warmup_iterations", 0))
+
     @cached_property
-    def spec(self) -> JobSpec:
+    def spec(self) -> LabJob:
         """Raises ValueError if this version does not know such a job."""
         try:
-            return JobSpec.model_validate(self.job)
+            if "pattern" in self.job:
+                return JobSpec.model_validate(self.job)
+            return SimulatedJob.model_validate(self.job)
         except ValidationError as error:
             if missing := of_gone(self.environment.plugins):
                 message = f"its job is unknown here: {misfit(error)}{missing}"
@@ -510,7 +554,7 @@ class JobReport(LabDocument):
         jobs, as far as `steps` has their ends."""
         if self.steps is None:
             return ()
-        first = self.steps.first - self.job["warmup_iterations"]
+        first = self.steps.first - self.warmup_iterations
         ends = {first + place: max(ended) for place, ended in enumerate(self.steps.ended_ns)}
         return tuple(
             (ends[place] - round(took.lab_ns), ends[place])

@@ -15,11 +15,19 @@ CNP_CLASS, ACK_CLASS = 5, 6
 
 
 def _is_collective(job: PhaseJob) -> bool:
-    return job.report.spec.size is not None
+    return job.report.is_collective
+
+
+def _ends(job: PhaseJob) -> bool:
+    return job.report.is_collective or job.report.workload is not None
+
+
+def _is_open_loop(job: PhaseJob) -> bool:
+    return job.report.is_open_loop
 
 
 def _is_stream(job: PhaseJob) -> bool:
-    return job.report.spec.duration is not None
+    return not _ends(job)
 
 
 def _is_queued(job: PhaseJob) -> bool:
@@ -128,7 +136,7 @@ JOB_KPIS = (
         "from the end of the iteration before, of the modelled network, median",
         better=Better.LOWER,
         of_job=lambda job: job.headline("iteration_time"),
-        applies=_is_collective,
+        applies=_ends,
     ),
     Kpi(
         "busbw",
@@ -146,7 +154,43 @@ JOB_KPIS = (
         "time of an iteration over the least that the NICs allow, median",
         better=Better.LOWER,
         of_job=lambda job: job.headline("jct_ratio"),
-        applies=_is_collective,
+        applies=_ends,
+    ),
+    Kpi(
+        "fct_p50",
+        Quantity.DURATION,
+        "Completion of a flow, median",
+        "of flows that begin at given times: from then to the last ACK, modelled",
+        better=Better.LOWER,
+        of_job=attribute("report.workload.flow_times.time_ns.p50"),
+        applies=_is_open_loop,
+    ),
+    Kpi(
+        "fct_p99",
+        Quantity.DURATION,
+        "Completion of a flow, p99",
+        "the same, 99th percentile, modelled",
+        better=Better.LOWER,
+        of_job=attribute("report.workload.flow_times.time_ns.p99"),
+        applies=_is_open_loop,
+    ),
+    Kpi(
+        "slowdown_p50",
+        Quantity.RATIO,
+        "Slowdown of a flow, median",
+        "its completion time over the least: its bytes at the lowest rate of its path",
+        better=Better.LOWER,
+        of_job=attribute("report.workload.flow_times.slowdown.p50"),
+        applies=_is_open_loop,
+    ),
+    Kpi(
+        "slowdown_p99",
+        Quantity.RATIO,
+        "Slowdown of a flow, p99",
+        "the same, 99th percentile",
+        better=Better.LOWER,
+        of_job=attribute("report.workload.flow_times.slowdown.p99"),
+        applies=_is_open_loop,
     ),
     Kpi(
         "goodput",

@@ -17,6 +17,7 @@ from rocelab.jobs.served import Served
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.environment import Environment
+from rocelab.results.flowtimes import FlowTimes, SlowdownBySize, StepTimes, TimePart
 from rocelab.results.job import Headline
 from rocelab.results.oflab import LabDocument
 from rocelab.routes.balance import Balance, TierBalance
@@ -64,55 +65,11 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimes:
-    """When a step of the last iteration began to send and was over, None for never."""
-
-    name: str
-    start_ns: float | None
-    end_ns: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class TimePart:
-    """A part of the last iteration of a job of a large model."""
-
-    name: str
-    """`computation`, `pipeline bubble`, or what the longest chain of steps waits for: the traffic
-    of TP, CP, PP, DP or EP, or of the KV cache."""
-    time_ns: float
-    share: float
-    """Of the iteration; the parts add up to it."""
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryUse:
     """A part of what a job keeps in the memory of the GPU that keeps most."""
 
     name: str
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SizeBin:
-    """Flows of about one size, and quantiles of their slowdowns (`FlowTimes`), interpolated."""
-
-    largest_bytes: int
-    """Payload of the largest; the bin before has those of its own largest."""
-    flows: int
-    p50: float
-    p95: float
-    p99: float
-
-
-@dataclass(frozen=True, slots=True)
-class SlowdownBySize:
-    """The slowdown of a job's flows, of those that were over."""
-
-    bins: tuple[SizeBin, ...]
-    """From small to large, twentieths of the flows, or parts of about 100 if flows are few; those
-    of one size are in one bin."""
-    quantiles: tuple[float, ...]
-    """Of all flows: 0, 1, 2, ... 100% are not above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,29 +166,6 @@ class RateOverTime:
 
     time_ns: tuple[float, ...]
     rate_bps: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """The distribution of a figure over transfers."""
-
-    mean: float
-    p50: float
-    p99: float
-    maximum: float
-
-
-@dataclass(frozen=True, slots=True)
-class FlowTimes:
-    """Flow completion times: of the transfers of queue pairs that were over."""
-
-    transfers: int
-    time_ns: Distribution
-    """From the beginning of a transfer's step until the transfer is over: with packets, until its
-    sender has the last ACK; else until its last byte has left, plus the latency of its step."""
-    slowdown: Distribution
-    """That time over the least one: the transfer's bytes on the wire at the lowest rate of its
-    path, and the latency of its links."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from rocelab.runs import jobfigures as figures
 from rocelab.runs.accounting import check_all, disagreements
 from rocelab.runs.jobcounts import Paths
 from rocelab.runs.othertraffic import judged
+from rocelab.runs.workloadfigures import workload_figures, workload_headlines
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
 
@@ -100,13 +101,14 @@ def _report(
         clock=Clock(plan.dilation),
         warnings=(
             *judgement.warnings,
+            *(() if plan.of_workload is None else plan.of_workload.differs),
             *figures.warnings(job),
             *profile_conflicts(plan.fabric.spec.queues),
         ),
         problems=judgement.problems,
         errors=job.errors,
         fidelity=fidelity,
-        headlines=figures.headlines(job),
+        headlines=figures.headlines(job) if plan.of_workload is None else workload_headlines(job),
         iterations=tuple(
             figures.times(lab_ns, plan.dilation) for lab_ns in job.iteration_ns.tolist()
         ),
@@ -131,6 +133,7 @@ def _report(
         resolution=figures.resolution(job, trips, fidelity.late_max_ns),
         disturbed=record.disturbed,
         outages=counted.outages(job, trips, fidelity.late_max_ns),
+        workload=workload_figures(job, judgement.network.paths),
         hosts="" if plan.hosts is None else plan.hosts.words,
     )
 

@@ -24,7 +24,7 @@ from rocelab.faults.base import StoppingFault, Timed
 from rocelab.faults.changewatch import ChangeWatch
 from rocelab.faults.injector import InjectedChange, Injector
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
-from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import LabJob
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
 from rocelab.lab import settings
@@ -72,7 +72,7 @@ class _NetworkJobs:
 
 def run_job(
     lab: RunningLab,
-    job: JobSpec,
+    job: LabJob,
     *,
     out: Path | None = None,
     overwrite: bool = False,
@@ -95,14 +95,45 @@ def run_job(
     or `pcap` cannot be written; MachineError if this machine cannot run it. A run that the machine
     could not carry is no error here: its report has `problems`.
     """
-    plans = plan_jobs(lab.fabric, [job])
+    (report,) = run_listed_jobs(
+        lab,
+        [job],
+        out=out,
+        overwrite=overwrite,
+        pcap=pcap,
+        allow_faults=allow_faults,
+        progress=progress,
+        on_warning=on_warning,
+        on_results=lambda reports: on_result(*reports),
+    )
+    return report
+
+
+def run_listed_jobs(
+    lab: RunningLab,
+    jobs: Sequence[LabJob],
+    *,
+    out: Path | None = None,
+    overwrite: bool = False,
+    pcap: Path | None = None,
+    allow_faults: bool = False,
+    progress: ProgressSink = no_progress,
+    on_warning: Callable[[str], object] = lambda text: None,
+    on_results: Callable[[tuple[JobReport, ...]], object] = lambda reports: None,
+) -> tuple[JobReport, ...]:
+    """Run `jobs` at the same time as `run_job` runs one, and report each. Of several `out` has
+    result-N.json and report-N.html each, from 1, and `pcap` is refused."""
+    plans = plan_jobs(lab.fabric, jobs)
     _check_ready(lab)
+    if pcap is not None and len(plans) > 1:
+        raise InputError(f"a capture of {len(plans)} jobs", hint="capture one job at a time")
+    title = jobs[0].title if len(jobs) == 1 else f"{len(jobs)} jobs"
     with (
         nullcontext() if pcap is None else output_file(pcap, overwrite=overwrite) as packets,
         nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder,
         in_use(
             LabFiles(lab.name),
-            f"a job ({job.pattern})",
+            f"a job ({title})" if len(jobs) == 1 else title,
             Use.UNDER_FAULTS if allow_faults else Use.ALONE,
         ),
     ):
@@ -110,24 +141,38 @@ def run_job(
             on_warning(text)
         capture = None if packets is None else NicCapture(lab, plans[0], packets)
         run = _run_watched if allow_faults else run_planned
-        (report,) = run(lab, plans, progress, capture=capture).reports
+        reports = run(lab, plans, progress, capture=capture).reports
         if capture is not None and capture.lost:
             lacks = f"the capture lacks {counted(capture.lost, 'packet')} that tcpdump missed"
-            report = replace(report, warnings=(*report.warnings, lacks))
-        on_result(report)
+            reports = tuple(
+                replace(report, warnings=(*report.warnings, lacks)) for report in reports
+            )
+        on_results(reports)
         if folder is not None:
-            folder.replace_all({RESULT: to_json(report), REPORT: html(job_document(report))})
-    return report
+            folder.replace_all(_files(reports))
+    return reports
+
+
+def _files(reports: Sequence[JobReport]) -> dict[str, str]:
+    """The content of each file of a folder of results."""
+    if len(reports) == 1:
+        (report,) = reports
+        return {RESULT: to_json(report), REPORT: html(job_document(report))}
+    files: dict[str, str] = {}
+    for number, report in enumerate(reports, 1):
+        files[f"{RESULT.removesuffix('.json')}-{number}.json"] = to_json(report)
+        files[f"{REPORT.removesuffix('.html')}-{number}.html"] = html(job_document(report))
+    return files
 
 
 def run_job_under_faults(
-    lab: RunningLab, job: JobSpec, progress: ProgressSink = no_progress
+    lab: RunningLab, job: LabJob, progress: ProgressSink = no_progress
 ) -> MeasuredJobs:
     """Run `job` while others may break the lab, as `run_job` does with `allow_faults`, and raise as
     it does."""
     plans = plan_jobs(lab.fabric, [job])
     _check_ready(lab)
-    with in_use(LabFiles(lab.name), f"a job ({job.pattern})", Use.UNDER_FAULTS):
+    with in_use(LabFiles(lab.name), f"a job ({job.title})", Use.UNDER_FAULTS):
         return _run_watched(lab, plans, progress)
 
 
@@ -167,7 +212,7 @@ def stages_of_jobs(
 
 def run_jobs(
     lab: RunningLab,
-    jobs: Sequence[JobSpec],
+    jobs: Sequence[LabJob],
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
 ) -> MeasuredJobs:

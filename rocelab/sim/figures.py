@@ -21,6 +21,7 @@ from rocelab.jobs.workloads import WorkloadRate
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import LEAVES_OUT
 from rocelab.results.environment import Environment, environment_with
+from rocelab.results.flowtimes import StepTimes, slowdown_by_size
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
     SCHEMA_VERSION,
@@ -31,7 +32,6 @@ from rocelab.results.simulation import (
     RateOverTime,
     SimulatedEvent,
     SimulationReport,
-    StepTimes,
     TierUse,
 )
 from rocelab.routes.arrays.flows import Paths
@@ -44,7 +44,6 @@ from rocelab.sim.engine.completion import (
     Completion,
     completion,
     flow_times,
-    slowdown_by_size,
     transfers_over_s,
 )
 from rocelab.sim.engine.program import Outcome

@@ -11,7 +11,8 @@ from rocelab.jobs.served import Carried, Served
 from rocelab.jobs.timeparts import time_parts
 from rocelab.jobs.workload import Workload
 from rocelab.jobs.workloads import WorkloadRate
-from rocelab.results.simulation import MemoryUse, TimePart
+from rocelab.results.flowtimes import TimePart
+from rocelab.results.simulation import MemoryUse
 from rocelab.sim.engine.program import Outcome
 
 if TYPE_CHECKING:

@@ -73,9 +73,7 @@ def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
     """
     demands = []
     for job in jobs:
-        sends = job.streams if job.schedule is None else job.schedule.sends
-        pairs = {(send.source, send.destination) for send in sends}
-        senders = [end for end in job.ends if not end.control and (end.rank, end.peer) in pairs]
+        senders = [end for end in job.ends if not end.control and job.sends_by(end)]
         sharing = Counter((end.rank, end.port) for end in senders)
         for end in senders:
             place = job.places[end.rank]

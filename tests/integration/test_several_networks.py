@@ -161,7 +161,8 @@ def test_a_broken_cable_of_the_front_end_disturbs_no_job_of_the_back_end(lab: Ru
     assert [rank.nic for rank in beside.ranks] == ["sto1:1", "srv1-1:1", "srv2-1:1"]
     assert beside.transport.delivered_bytes == 2 * 3 * 2**17
     back, front = (
-        {end for link in each.links for end in link.link.split(":")} for each in (report, beside)
+        {end for link in job_report.links for end in link.link.split(":")}
+        for job_report in (report, beside)
     )
     assert {"rtsw1", "ctsw1"} <= back
     assert {"fsw1", "fsw2", "sto1"} <= front

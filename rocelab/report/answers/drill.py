@@ -116,7 +116,7 @@ class _MeasuredPhase:
     @property
     def pattern(self) -> str:
         """The pattern of its job."""
-        return str(self.report.job["pattern"])
+        return self.report.title
 
     @property
     def lost(self) -> int:

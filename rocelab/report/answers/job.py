@@ -65,7 +65,7 @@ def reached_clause(report: JobReport) -> str:
     bound`; empty if nothing was measured."""
     job = report.job
     of_size = f" of {job['size']}" if job.get("size") else ""
-    what = f"{job['pattern']}{of_size} over {counted(job['ranks'], 'rank')}"
+    what = f"{report.title}{of_size} over {counted(len(report.ranks), 'rank')}"
     parts = list(_reached({headline.name: headline for headline in report.headlines}))
     return f"{what}: {', '.join(parts)}" if parts else ""
 

@@ -96,7 +96,7 @@ def _alike(cells: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
 def _pattern(result: DrillResult, phase: PhaseSummary, number: int) -> str:
     """The pattern of a phase's job, from 1; empty without a valid run or for probes."""
     chosen = representative(result, phase.name) if phase.has_jobs else None
-    return "" if chosen is None else str(chosen[1].reports[number - 1].job["pattern"])
+    return "" if chosen is None else chosen[1].reports[number - 1].title
 
 
 def _first_medians(

@@ -6,6 +6,7 @@ from typing import Any
 
 from rocelab.base.quantities import duration
 from rocelab.base.wording import counted
+from rocelab.jobs.job_spec import KINDS
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Propagation
 
@@ -43,18 +44,21 @@ def job_name(phase: str, number: int, jobs: int) -> str:
 def job_text(job: dict[str, Any]) -> str:
     """`incast, 4 ranks, 4MB; DCQCN hpcc-dcqcn, ECN ect0, DSCP 26`."""
     transport = job["transport"]
+    sending = (
+        f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
+        f"(ACKs {transport['ack_dscp']}, CNPs {transport['cnp_dscp']}), "
+        f"{transport['qps']} QP per connection, window {transport['window']}"
+    )
+    if "pattern" not in job:
+        kind = next(kind for kind in KINDS if kind in job)
+        return f"{kind} {job['name']}; {sending}"
     length = job.get("size") or f"for {job['duration']}"
     starts = job.get("starts", [])
     staggered = f", starts at {', '.join(starts)}" if len(starts) > 1 else ""
     # Without one in the file it is chosen when the job is planned.
     name = job.get("algorithm") if job["pattern"] == "allreduce" else None
     algorithm = f" ({name})" if name else ""
-    return (
-        f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}; "
-        f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
-        f"(ACKs {transport['ack_dscp']}, CNPs {transport['cnp_dscp']}), "
-        f"{transport['qps']} QP per connection, window {transport['window']}"
-    )
+    return f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}; {sending}"
 
 
 def by_distance(propagation: Propagation) -> str:

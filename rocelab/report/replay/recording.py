@@ -349,7 +349,7 @@ def recorded_jobs(fabric: Fabric, title: str, run: JobsRun, share: float = 1) ->
         flows_are=flows_are,
         paths_are=PATHS_OF_JOBS,
         jobs=[
-            _job(job_name(report.job["pattern"], number, len(run.reports)), report)
+            _job(job_name(report.title, number, len(run.reports)), report)
             for number, report in enumerate(run.reports, 1)
         ],
     )

@@ -24,9 +24,9 @@ from rocelab.report.document import (
     Section,
     Table,
     Tone,
-    Value,
     columns,
 )
+from rocelab.report.flowtimes import by_size_table, times_table
 from rocelab.report.order import event_name
 from rocelab.report.served import served_blocks
 from rocelab.report.simulation import plots
@@ -35,7 +35,6 @@ from rocelab.report.simulation.models import model_section
 from rocelab.report.simulation.recorded import recorded, which_flows
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import (
-    Distribution,
     FlowOutcome,
     JobOutcome,
     Method,
@@ -167,18 +166,11 @@ def _flow_times(report: SimulationReport) -> tuple[Block, ...]:
         text = f"{transfers} of queue pairs; slowdown: over the least time, alone on the path."
         blocks += [
             Note(text, page_only=True),
-            Table(
-                "",
-                (Column(""), *columns(Unit.FIGURE, "mean", "p50", "p99", "highest")),
-                (
-                    ("time", *_distribution(times.time_ns, Unit.NS)),
-                    ("slowdown", *_distribution(times.slowdown, Unit.RATIO)),
-                ),
-                sortable=False,
-            ),
+            times_table(times),
         ]
     curve = Figure("slowdown", partial(plots.slowdown, report), _equally_slow(report))
-    return (*blocks, curve, _slowdown(report))
+    by_size = by_size_table((job.name, job.slowdown) for job in report.jobs)
+    return (*blocks, curve, by_size)
 
 
 def _equally_slow(report: SimulationReport) -> str:
@@ -188,29 +180,6 @@ def _equally_slow(report: SimulationReport) -> str:
     return (
         "The slowdown of all flows (time over the least one, alone on the path) is within 1% of "
         f"{ratio(report.flow_times.slowdown.maximum)}."
-    )
-
-
-def _distribution(figure: Distribution, unit: Unit) -> tuple[Value, ...]:
-    values = (figure.mean, figure.p50, figure.p99, figure.maximum)
-    return tuple(Value(value, unit) for value in values)
-
-
-def _slowdown(report: SimulationReport) -> Table:
-    return Table(
-        "Slowdown of flows, by size",
-        (
-            Column("job"),
-            Column("up to", Unit.BYTES),
-            Column("flows", Unit.COUNT),
-            *columns(Unit.RATIO, "p50", "p95", "p99"),
-        ),
-        tuple(
-            (job.name, part.largest_bytes, part.flows, part.p50, part.p95, part.p99)
-            for job in report.jobs
-            if job.slowdown is not None and len(job.slowdown.bins) > 1
-            for part in job.slowdown.bins
-        ),
     )
 
 

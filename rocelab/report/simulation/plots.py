@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.base.quantities import Unit, axis_unit, duration, size, tick
+from rocelab.base.quantities import Unit, axis_unit, duration
 from rocelab.base.wording import counted
-from rocelab.report.palette import CATEGORIES, EVENT, EXTREMES, GRID, MEASURED, MUTED
+from rocelab.report.flowplots import ALIKE, slowdown_plot, timeline_plot
+from rocelab.report.palette import EVENT, EXTREMES, GRID, MEASURED, MUTED
 from rocelab.report.plots import (
     figure_of,
     fitting,
     name_axis,
     number_event,
-    panels,
     styled,
     title_of,
 )
@@ -29,7 +29,6 @@ from rocelab.results.simulation import SimulationReport, TierUse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import XAxis, YAxis
     from matplotlib.figure import Figure
 
 MOST_ROWS = 160
@@ -47,9 +46,6 @@ LEAST_WIDTH = 0.15
 """The least width of a part of a plot, of the widest."""
 
 _ZONE = re.compile("^z[0-9]+-")
-
-ALIKE = 0.99
-"""Times of which the least is so much of the greatest are one line in a distribution."""
 
 
 @styled
@@ -266,82 +262,22 @@ def jobs(report: SimulationReport) -> Figure | None:
     return figure
 
 
-@styled
 def slowdown(report: SimulationReport) -> Figure | None:
     """Of the flows of each job: the distribution of their slowdown, and where sizes differ its
     quantiles by size. None without flows that have times of their own, and if all are alike."""
-    slowdowns = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
-    if all(curve.quantiles[0] >= ALIKE * curve.quantiles[-1] for _, curve in slowdowns):
-        return None
-    sized = [(name, curve) for name, curve in slowdowns if len(curve.bins) > 1]
-    figure, (axes,) = panels(1, 1 + bool(sized), 2.8)
-    several = len(slowdowns) > 1
-    colours = itertools.cycle(CATEGORIES)
-    for name, curve in slowdowns:
-        shares = np.linspace(0, 1, len(curve.quantiles))
-        axes[0].plot(curve.quantiles, shares, color=next(colours), linewidth=1.4, label=name)
-    for name, curve in sized:
-        sizes = [part.largest_bytes for part in curve.bins]
-        for quantile in ("p50", "p95", "p99"):
-            values = [getattr(part, quantile) for part in curve.bins]
-            label = f"{name} {quantile}" if several else quantile
-            colour = next(colours)
-            axes[1].plot(
-                sizes, values, color=colour, linewidth=1.4, marker="o", markersize=3, label=label
-            )
-    axes[0].set_xlabel("slowdown: time over the least one, alone on the path")
-    name_axis(axes[0].yaxis, "share of flows")
-    axes[0].set_ylim(0, 1.02)
-    if several:
-        axes[0].legend(frameon=False)
-    ratios: list[XAxis | YAxis] = [axes[0].xaxis]
-    sizes_of = []
-    for by_size in axes[1:]:
-        by_size.set_xlabel("size of a flow, up to")
-        by_size.set_ylabel("slowdown")
-        by_size.set_yscale("log")
-        by_size.legend(frameon=False)
-        ratios.append(by_size.yaxis)
-        sizes_of.append(by_size.xaxis)
-    for each_axes in axes:
-        each_axes.set_xscale("log")
-        each_axes.grid(color=GRID, linewidth=0.6)
-    for axis in ratios:
-        axis.set_major_formatter(lambda value, _: tick(value))
-        axis.set_minor_formatter(lambda value, _: tick(value))
-    for axis in sizes_of:
-        axis.set_major_formatter(lambda value, _: size(value))
-        axis.set_minor_formatter(lambda _value, _: "")
-    return figure
+    return slowdown_plot(
+        [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
+    )
 
 
-@styled
 def timeline(report: SimulationReport) -> Figure | None:
     """When the steps of each job's last iteration sent, a row per step. None if there are only
     steps of a collective's schedule, or too many of them."""
-    rows = [
-        (f"{job.name}: {step.name}" if len(report.jobs) > 1 else step.name, step)
-        for job in report.jobs
-        for step in job.steps
-        if step.start_ns is not None and step.end_ns is not None
-    ]
-    if not 2 <= len(rows) <= MOST_ROWS:
-        return None
-    figure = figure_of(11, 0.9 + 0.16 * len(rows))
-    axis = figure.subplots()
-    first = min(step.start_ns or 0.0 for _, step in rows)
-    last = max(step.end_ns or 0.0 for _, step in rows)
-    # A step shorter than a pixel is drawn as one.
-    least = (last - first) / 800
-    scale, unit = axis_unit(last, Unit.NS)
-    for row, (_, step) in enumerate(rows):
-        assert step.start_ns is not None
-        assert step.end_ns is not None
-        length = max(step.end_ns - step.start_ns, least)
-        axis.barh(row, length / scale, left=step.start_ns / scale, color=MEASURED, height=0.7)
-    axis.set_yticks(range(len(rows)), [name for name, _ in rows])
-    axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.tick_params(axis="y", length=0)
-    name_axis(axis.xaxis, "time", unit)
-    axis.grid(axis="x", color=GRID, linewidth=0.6)
-    return figure
+    return timeline_plot(
+        [
+            (f"{job.name}: {step.name}" if len(report.jobs) > 1 else step.name, step)
+            for job in report.jobs
+            for step in job.steps
+            if step.start_ns is not None and step.end_ns is not None
+        ]
+    )

@@ -6,17 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.base.arrays import Bools, Floats, Longs
-from rocelab.results.simulation import Distribution, FlowTimes, SizeBin, SlowdownBySize
+from rocelab.base.arrays import Bools, Floats
+from rocelab.results.flowtimes import FlowTimes, times_of_flows
 from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Outcome, Program
 
 NS = 1e9
-BINS = 20
-"""Parts of the distribution of sizes: those of HPCC's analysis (analysis/fct_analysis.py)."""
-
-LEAST_OF_BIN = 100
-"""Flows of a bin: with fewer the p99 is between the two highest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,31 +68,4 @@ def flow_times(completion: Completion) -> FlowTimes | None:
     done = np.isfinite(completion.took_s)
     if not done.any():
         return None
-    took_ns, slowdown = completion.took_s[done] * NS, completion.slowdown[done]
-    return FlowTimes(len(took_ns), _distribution(took_ns), _distribution(slowdown))
-
-
-def slowdown_by_size(size_bytes: Longs, slowdown: Floats) -> SlowdownBySize | None:
-    """The slowdown of flows with these sizes; inf for those that were never over."""
-    done = np.isfinite(slowdown)
-    size_bytes, slowdown = size_bytes[done], slowdown[done]
-    if not len(size_bytes):
-        return None
-    parts = max(1, min(BINS, len(size_bytes) // LEAST_OF_BIN))
-    ends = np.unique(
-        np.quantile(size_bytes, np.arange(1, parts + 1) / parts, method="inverted_cdf")
-    )
-    number = np.searchsorted(ends, size_bytes)
-    bins = []
-    for index, end in enumerate(ends.tolist()):
-        values = slowdown[number == index]
-        p50, p95, p99 = np.quantile(values, [0.5, 0.95, 0.99]).tolist()
-        bins.append(SizeBin(end, len(values), p50, p95, p99))
-    return SlowdownBySize(
-        tuple(bins), tuple(np.quantile(slowdown, np.linspace(0, 1, 101)).tolist())
-    )
-
-
-def _distribution(values: Floats) -> Distribution:
-    p50, p99, maximum = np.quantile(values, [0.5, 0.99, 1.0]).tolist()
-    return Distribution(float(values.mean()), p50, p99, maximum)
+    return times_of_flows(completion.took_s[done] * NS, completion.slowdown[done])

@@ -15,6 +15,7 @@ from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.drill_spec import DrillSpec, load_drill
 from rocelab.drills.plan import JobPhase, ProgramPhase, planned_drill
 from rocelab.drills.run import run_drill
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.labfile.catalog import DRILLS, shipped_names
 from rocelab.planning.pauses import plan_pauses
@@ -220,7 +221,8 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
         "watchdog_events",
     }
     of_neither = {"nic_port_share", "diagnosis"}
-    inapplicable = of_iterations | of_faults | of_links | of_pfc | of_neither
+    of_flows = {"fct_p50", "fct_p99", "slowdown_p50", "slowdown_p99"}
+    inapplicable = of_flows | of_iterations | of_faults | of_links | of_pfc | of_neither
     assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
 
 
@@ -384,6 +386,7 @@ def test_the_sizes_of_headroom_exact_are_those_of_its_labs_plan() -> None:
     )
     for phase, (sent, is_deaf) in zip(drill.phases, packets, strict=True):
         (job,) = phase.spec.jobs
+        assert isinstance(job, JobSpec)
         assert job.size == sent * job.transport.mtu - IMM, "the last packet is as long as others"
         assert job.size <= job.transport.message
         storm, *deaf = phase.faults

@@ -13,8 +13,9 @@ from rocelab.cli.main import build, command_line
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import load_jobs
 from rocelab.jobs.keys import KEYS
-from rocelab.jobs.options import job_from_file, job_from_options
+from rocelab.jobs.options import job_from_file, job_from_options, jobs_from_file
 from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.sport import SourcePort
@@ -82,11 +83,13 @@ def test_a_bad_file_is_refused_at_its_line(tmp_path: Path) -> None:
         job_from_file(file)
 
 
-def test_a_list_of_jobs_is_for_the_simulator(tmp_path: Path) -> None:
+def test_a_lab_takes_the_jobs_of_a_file_that_a_simulation_takes(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
-    file.write_text("jobs:\n  - {collective: {pattern: allreduce, ranks: 4, size: 1MB}}\n")
-    with pytest.raises(SpecError, match=r"jobs.yaml:1: jobs: a list of jobs .*\n.*simulate LAB"):
-        job_from_file(file)
+    ring = "{name: ring, collective: {pattern: allreduce, ranks: 4, size: 1MB}}"
+    file.write_text(f"jobs:\n  - {ring}\n")
+    assert jobs_from_file(file) == load_jobs(file)
+    file.write_text("pattern: allreduce\nranks: 8\nsize: 64MB\n")
+    assert jobs_from_file(file) == (job_from_file(file),)
 
 
 def test_no_option_at_all_is_told_what_to_say() -> None:

@@ -28,8 +28,9 @@ from rocelab.report.renderers.page import html
 from rocelab.report.renderers.terminal import print_document
 from rocelab.report.simulation.document import simulation_document
 from rocelab.results.engines import Engine
-from rocelab.results.simulation import Distribution, SimulationReport, from_json
-from rocelab.sim.engine.completion import Completion, flow_times, slowdown_by_size
+from rocelab.results.flowtimes import Distribution, slowdown_by_size
+from rocelab.results.simulation import SimulationReport, from_json
+from rocelab.sim.engine.completion import Completion, flow_times
 from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.flowtable import flow_file, write_flows

@@ -1,0 +1,142 @@
+"""When the flows or the steps of a workload were over, from a job's recorded sends. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+
+import numpy as np
+
+from rocelab.base.arrays import Floats
+from rocelab.base.statistics import spread
+from rocelab.jobs.job_spec import SimulatedJob
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.messages import loads_of
+from rocelab.jobs.performance import jct_ratio, wire_overhead_bytes
+from rocelab.jobs.workloads import WorkloadRate, WorkloadSpec
+from rocelab.results.flowtimes import StepTimes, slowdown_by_size, times_of_flows
+from rocelab.results.job import Headline, WorkloadFigures
+from rocelab.runs.jobcounts import Paths
+from rocelab.traffic.jobresult import JobResult, StepRecord
+
+MOST_STEPS = 200
+"""Steps of an iteration that a document has."""
+
+
+def workload_figures(job: JobResult, paths: Paths) -> WorkloadFigures | None:
+    """What a document has of a workload; None for other jobs."""
+    made = job.plan.of_workload
+    if made is None:
+        return None
+    steps: tuple[StepTimes, ...] = ()
+    times = slowdown = None
+    if job.steps is not None and not job.errors:
+        if job.plan.is_open_loop:
+            took_ns, over_least = _flows(job.plan, job.steps, paths)
+            times = times_of_flows(took_ns, over_least)
+            sizes = np.array([send.size_bytes for send in made.schedule.sends], np.int64)
+            slowdown = slowdown_by_size(sizes, over_least)
+        else:
+            begins_ns, ends_ns = _steps(job, job.steps, len(job.steps.posted_ns) - 1)
+            steps = tuple(
+                StepTimes(step.name, begin, end)
+                for step, begin, end in zip(
+                    made.workload.steps, begins_ns.tolist(), ends_ns.tolist(), strict=True
+                )
+                if step.sends is not None
+            )[:MOST_STEPS]
+    return WorkloadFigures(steps, times, slowdown)
+
+
+def workload_headlines(job: JobResult) -> tuple[Headline, ...]:
+    """The headlines of a workload, as a simulation has them; none if the job failed."""
+    plan, block = job.plan, _block(job.plan)
+    if job.errors or not len(job.iteration_ns) or plan.least_ns is None:
+        return ()
+    lab_ns = job.iteration_ns.tolist()
+    modelled_ns = [took / plan.dilation for took in lab_ns]
+    of = "flows" if plan.is_open_loop else "measured iterations"
+    title = "until the last flow was over" if plan.is_open_loop else "time of an iteration"
+    whole = Headline("iteration_time", title, "ns", of, spread(modelled_ns), spread(lab_ns))
+    rates = [
+        *block.rates([took / 1e9 for took in modelled_ns]),
+        *_latencies(job, block),
+        WorkloadRate(
+            "jct_ratio",
+            "time over its lower bound (JCT ratio)",
+            "",
+            [jct_ratio(took, plan.least_ns) for took in modelled_ns],
+        ),
+    ]
+    return (
+        whole,
+        *(
+            Headline(rate.name, rate.title, rate.unit, of, spread(rate.values), None)
+            for rate in rates
+        ),
+    )
+
+
+def _block(plan: JobPlan) -> WorkloadSpec:
+    assert isinstance(plan.job, SimulatedJob)
+    block = plan.job.workload
+    assert block is not None
+    return block
+
+
+def _latencies(job: JobResult, block: WorkloadSpec) -> list[WorkloadRate]:
+    """The job's own figures of when its steps were over, in the recorded iterations."""
+    made, record = job.plan.of_workload, job.steps
+    if made is None or record is None or job.plan.is_open_loop:
+        return []
+    ends: list[Mapping[str, float]] = []
+    for row in range(len(record.posted_ns)):
+        _, ends_ns = _steps(job, record, row)
+        names = (step.name for step in made.workload.steps)
+        ends.append(dict(zip(names, (ends_ns / 1e9).tolist(), strict=True)))
+    return block.latencies(ends)
+
+
+def _steps(job: JobResult, record: StepRecord, row: int) -> tuple[Floats, Floats]:
+    """When each step of a recorded iteration began to send and was over, in ns of the modelled
+    network from the iteration's begin."""
+    made = job.plan.of_workload
+    assert made is not None
+    iteration = record.first + row
+    begin_ns = (
+        max(int(rank.ended_ns[iteration - 1]) for rank in job.ranks)
+        if iteration
+        else min(int(rank.began_ns[0]) for rank in job.ranks)
+    )
+    ends_ns = np.maximum(record.acked_ns[row], record.arrived_ns[row])
+    return made.step_times(
+        (record.posted_ns[row] - begin_ns) / job.plan.dilation,
+        (ends_ns - begin_ns) / job.plan.dilation,
+    )
+
+
+def _flows(plan: JobPlan, record: StepRecord, paths: Paths) -> tuple[Floats, Floats]:
+    """How long each flow took, in ns of the modelled network, and over the least time: its bytes on
+    the wire at the lowest rate of its path, or of its NICs if the path is not known, and the
+    delays that the lab's links have."""
+    assert plan.schedule is not None
+    sends, transport = plan.schedule.sends, plan.job.transport
+    size = np.array([send.size_bytes for send in sends], np.int64)
+    wire = loads_of(
+        np.arange(len(sends)),
+        size,
+        np.ones_like(size),
+        transport,
+        wire_overhead_bytes(plan.fabric.family),
+    ).wire.sum(axis=1)
+    rate_bps, delay_ns = np.zeros((2, len(sends)))
+    of_send = groupby((end for end in plan.ends if not end.control), key=lambda end: end.send)
+    ends = {send: tuple(both) for send, both in of_send}
+    for send in sends:
+        rates = [float(plan.nic_rate_bps(rank)) for rank in (send.source, send.destination)]
+        forward = next(end for end in ends[send.id] if end.rank == send.source)
+        links = [plan.fabric.link_by_name[name] for name in paths.get(forward.number, ())]
+        rate_bps[send.id] = min(rates + [float(link.rate_bps) for link in links])
+        delay_ns[send.id] = sum(link.delay_ns or 0 for link in links)
+    took_ns: Floats = (record.acked_ns[0] - record.posted_ns[0]) / plan.dilation
+    return took_ns, took_ns / (wire * 8e9 / rate_bps + delay_ns)
