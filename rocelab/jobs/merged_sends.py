@@ -525,5 +525,5 @@ def _at_once(source: Longs, destination: Longs, sizes: Longs, channels: int) -> 
         source[sent].astype(np.int32),
         destination[sent].astype(np.int32),
         sizes[sent],
-        parts=np.minimum(sizes[sent], channels),
+        parts=None if channels == 1 else np.minimum(sizes[sent], channels),
     )

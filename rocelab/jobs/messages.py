@@ -66,7 +66,8 @@ def loads_of(
     after the other, and continues from send to send of a connection. If parts differ the longer
     ones come first; none is empty. `overhead_bytes` is the length of a packet without its payload.
     """
-    payload, wire, packets, messages = np.zeros((4, len(size_bytes), transport.qps), np.int64)
+    shape = len(size_bytes), transport.qps
+    payload, wire, packets, messages = (np.zeros(shape, np.int64) for _ in range(4))
     for count, message in _runs(connection, size_bytes, parts, transport):
         payload += count * message
         wire += count * on_wire(message, transport.mtu, overhead_bytes)

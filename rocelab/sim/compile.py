@@ -48,9 +48,9 @@ class PlacedJob:
 class Chains:
     """C chains of sends, each send after the one before it."""
 
-    of_transfer: Longs
+    of_transfer: Ints
     """The chain of each transfer, NONE for none, X."""
-    hops: Longs
+    hops: Ints
     """How many of its hops each transfer stands for, X."""
     task: Longs
     """Of each chain, C."""
@@ -61,6 +61,13 @@ class Chains:
     ranks: Longs
     """How many ranks send in each ring, 0 for other chains, C."""
 
+    @property
+    def longer(self) -> Chains:
+        """Those of several rounds, and rings, without their transfers."""
+        kept = (self.rounds > 1) | (self.tokens > 0)
+        columns = (column[kept] for column in (self.task, self.rounds, self.tokens, self.ranks))
+        return Chains(self.of_transfer[:0], self.hops[:0], *columns)
+
     def timed(self, program: Program, flow_s: Floats) -> Program:
         """The program with the latency of its chains: rounds times the mean of `flow_s` (F) over
         the chain's hops. A chain adds it at the end of its task, a ring only that of its longest
@@ -70,24 +77,28 @@ class Chains:
         A chunk of a ring takes its share of what hops take: of k chunks that begin on one at once,
         the last waits for the others there, and then follows them.
         """
-        (members,) = np.nonzero(self.of_transfer != NONE)
-        chain, count = self.of_transfer[members], len(self.task)
-        weight = self.hops[members]
+        columns, count = (self.of_transfer, self.hops, program.flow), len(self.task)
+        if len(program.flow) and self.of_transfer.min() == NONE:
+            members = self.of_transfer != NONE
+            columns = (self.of_transfer[members], self.hops[members], program.flow[members])
+        chain, weight, flow = columns
+        hop_s, own_s = flow_s[flow], np.zeros(program.tasks)
         hops = np.maximum(np.bincount(chain, weight, count), 1)
-        mean_s = np.bincount(chain, weight * flow_s[program.flow[members]], count) / hops
-        least_s, most_s = np.full(count, np.inf), np.zeros(count)
-        np.minimum.at(least_s, chain, flow_s[program.flow[members]])
-        np.maximum.at(most_s, chain, flow_s[program.flow[members]])
-        turns = self.rounds / np.maximum(self.ranks - 1, 1)
+        mean_s = np.bincount(chain, weight * hop_s, count) / hops
         chain_s = self.rounds * mean_s
+        is_ring = self.tokens > 0
+        if not is_ring.any():
+            np.maximum.at(own_s, self.task, chain_s)
+            return replace(program, latency_s=program.latency_s + own_s)
+        least_s, most_s = np.full(count, np.inf), np.zeros(count)
+        np.minimum.at(least_s, chain, hop_s)
+        np.maximum.at(most_s, chain, hop_s)
+        turns = self.rounds / np.maximum(self.ranks - 1, 1)
         chunks = hops * self.tokens
         length = np.maximum(np.bincount(chain, minlength=count), 1)
         together = np.maximum(chunks / length, 1)
         most_hops = np.zeros(count)
         np.maximum.at(most_hops, chain, weight)
-        is_ring = self.tokens > 0
-        latency_s = program.latency_s.copy()
-        own_s = np.zeros(program.tasks)
         np.maximum.at(own_s, self.task, np.where(is_ring, most_s, chain_s))
         number = np.append(np.where(is_ring, np.cumsum(is_ring) - 1, NONE), NONE)
         rings = Rings(
@@ -96,7 +107,7 @@ class Chains:
             (chain_s - most_s + turns * (mean_s - least_s))[is_ring],
             (most_hops > hops / length)[is_ring],
         )
-        return replace(program, latency_s=latency_s + own_s, rings=rings)
+        return replace(program, latency_s=program.latency_s + own_s, rings=rings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +236,7 @@ def _compiled(
 
     used = source * ranks + destination
     connection = np.arange(len(used))
-    if not workload.own_queue_pairs:
+    if not workload.own_queue_pairs and np.any(np.diff(used) <= 0):
         used, connection = np.unique(used, return_inverse=True)
     pairs = queue_pairs(
         network,
@@ -237,11 +248,15 @@ def _compiled(
         created,
         shared=not workload.own_queue_pairs,
     )
-    loads = loads_of(connection, size, parts, job.transport, overhead_bytes)
-    payload, carried_bytes = loads.payload.reshape(-1), size
+    count, flows, next_qp, created = len(used) * qps, pairs.flows, pairs.next_qp, pairs.created
+    of_packets = pairs if for_packets else None
     local = np.zeros(len(size), np.bool_)
     if hosts is not None:
         local = hosts.same_domain(source, destination)
+    # Of millions of sends each column is hundreds of megabytes.
+    del pairs, used, source, destination
+    loads = loads_of(connection, size, parts, job.transport, overhead_bytes)
+    payload, carried_bytes = loads.payload.reshape(-1), size
     if costs is not None and min(costs.local_share, costs.network_share) < 1:
         # Flags and what a switch leaves of its rate count as bytes.
         carried_bytes = costs.carried_bytes(size, local)
@@ -249,47 +264,56 @@ def _compiled(
     chains = _chains(sends, task)
     chain, hops = np.repeat(chains.of_transfer, qps), np.repeat(chains.hops, qps)
     flow = (connection[:, None] * qps + np.arange(qps)).reshape(-1)
+    if not for_packets:
+        del connection, size, parts
     task = np.repeat(task, qps)
     # What does not use the network has no headers.
     wire = np.where(local[:, None], loads.payload, loads.wire).reshape(-1)
     packets = loads.packets.reshape(-1)
     posted = np.zeros(0, np.int64)
     if hosts is not None:
-        posted = np.bincount(flow, loads.messages.reshape(-1), len(used) * qps).astype(np.int64)
-    key = task * max(1, len(used) * qps) + flow
-    place = np.arange(len(key))
+        posted = np.bincount(flow, loads.messages.reshape(-1), count).astype(np.int64)
+    del loads
+    key = task * max(1, count) + flow
+    place = None
     # A step may have several sends of a pair, and queue pairs may get nothing of a send.
     if np.any(np.diff(key) <= 0):
         merged, place = np.unique(key, return_inverse=True)
         payload = _added(payload, place, len(merged))
         wire = _added(wire, place, len(merged))
         packets = _added(packets, place, len(merged))
-        task, flow = np.divmod(merged, len(used) * qps)
-        of_merged = np.full(len(merged), NONE, np.int64)
+        task, flow = np.divmod(merged, count)
+        of_merged = np.full(len(merged), NONE, np.int32)
         np.maximum.at(of_merged, place, chain)
-        chain, hops = of_merged, _added(hops, place, len(merged))
-    kept = np.flatnonzero(wire)
-    messages = None
-    if for_packets:
-        transfer = (np.cumsum(wire > 0) - 1)[place].reshape(-1, qps)
-        messages = messages_of(connection, carried_bytes, parts, job.transport, transfer, len(kept))
-    sending = np.zeros(len(used) * qps, bool)
-    sending[flow[kept]] = True
-    number = np.cumsum(sending) - 1
+        chain, hops = of_merged, _added(hops, place, len(merged)).astype(np.int32)
+    del key
+    kept = wire > 0
+    transfers, sending = int(np.count_nonzero(kept)), np.zeros(count, bool)
+    messages = answers = clearing = None
+    if transfers < len(kept):
+        task, flow, payload, wire = task[kept], flow[kept], payload[kept], wire[kept]
+        packets, chain, hops = packets[kept], chain[kept], hops[kept]
+    sending[flow] = True
+    if of_packets is not None:
+        transfer = np.cumsum(kept) - 1
+        transfer = (transfer if place is None else transfer[place]).reshape(-1, qps)
+        messages = messages_of(connection, carried_bytes, parts, job.transport, transfer, transfers)
+        answers = selected_flows(of_packets.answers, sending)
+        clearing = _clearing(of_packets, sending, job.transport)
     return _Job(
-        selected_flows(pairs.flows, sending),
-        selected_flows(pairs.answers, sending) if for_packets else None,
-        _clearing(pairs, sending, job.transport) if for_packets else None,
-        pairs.next_qp,
-        pairs.created,
+        selected_flows(flows, sending),
+        answers,
+        clearing,
+        next_qp,
+        created,
         tasks,
-        np.bincount(task[kept], minlength=len(tasks.step)),
-        number[flow[kept]],
-        payload[kept],
-        wire[kept],
-        packets[kept],
+        np.bincount(task, minlength=len(tasks.step)),
+        (np.cumsum(sending) - 1)[flow],
+        payload,
+        wire,
+        packets,
         posted if hosts is None else posted[sending],
-        replace(chains, of_transfer=chain[kept], hops=hops[kept]),
+        replace(chains, of_transfer=chain, hops=hops),
         messages,
     )
 
@@ -323,12 +347,15 @@ def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
     hops = _column(counts, [1 if send.hops is None else send.hops for send in sends])
     tokens = np.repeat(tokens, chains)
     members = members[tokens[of_send[members]] > 0]
-    ends = of_send[members] * 2**32 + _joint([send.source for send in sends])[members]
+    ends = (
+        of_send[members].astype(np.int64) * 2**32 + _joint([send.source for send in sends])[members]
+    )
     ranks = np.bincount(np.unique(ends) // 2**32, minlength=len(task))
-    return Chains(of_send, hops, task, most, tokens, ranks)
+    columns = of_send.astype(np.int32), hops.astype(np.int32)
+    return Chains(*columns, task, most, tokens, ranks)
 
 
-def _added(values: Longs, place: Longs, places: int) -> Longs:
+def _added(values: Longs | Ints, place: Longs, places: int) -> Longs:
     total = np.zeros(places, np.int64)
     np.add.at(total, place, values)
     return total
@@ -390,14 +417,15 @@ def _all_messages(jobs: Sequence[Messages]) -> Messages | None:
 
 def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
     first = _offsets([len(job.task) for job in jobs])
+    of_transfer = [
+        np.where(job.of_transfer == NONE, NONE, job.of_transfer + before)
+        if before
+        else job.of_transfer
+        for job, before in zip(jobs, first.tolist(), strict=False)
+    ]
     return Chains(
-        _joint(
-            [
-                np.where(job.of_transfer == NONE, NONE, job.of_transfer + before)
-                for job, before in zip(jobs, first, strict=False)
-            ]
-        ),
-        _joint([job.hops for job in jobs]),
+        _joint(of_transfer).astype(np.int32, copy=False),
+        _joint([job.hops for job in jobs]).astype(np.int32, copy=False),
         _following([job.task for job in jobs], first_task),
         _joint([job.rounds for job in jobs]),
         _joint([job.tokens for job in jobs]),
@@ -407,7 +435,8 @@ def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
 
 def _following(columns: Iterable[Longs], first: Offsets) -> Longs:
     """Numbers counted from each column's first one, in one column."""
-    return _joint([column + begin for column, begin in zip(columns, first, strict=False)])
+    pairs = zip(columns, first.tolist(), strict=False)
+    return _joint([column + begin if begin else column for column, begin in pairs])
 
 
 def _chain(sends: Sends) -> int | Ints:
@@ -426,7 +455,10 @@ def _column(counts: Sequence[int], values: Sequence[int | Longs | Ints]) -> Long
 
 
 def _joint(columns: Iterable[npt.NDArray[np.integer[Any]]]) -> Longs:
-    return np.concatenate([np.empty(0, np.int64), *columns])
+    every = list(columns)
+    if len(every) == 1:
+        return every[0].astype(np.int64, copy=False)
+    return np.concatenate([np.empty(0, np.int64), *every])
 
 
 def _offsets(counts: npt.ArrayLike) -> Offsets:

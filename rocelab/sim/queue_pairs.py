@@ -16,8 +16,11 @@ from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.messages import before_each
 from rocelab.jobs.sport import QPN_LIMIT, base_port, unchecked_source_port
 from rocelab.jobs.transport import TransportSpec
-from rocelab.routes.arrays.flows import Flows
+from rocelab.routes.arrays.flows import Flows, joined_flows
 from rocelab.routes.arrays.network import Network
+
+PIECE = 2**20
+"""Flows made at a time: what they are made from is wider than they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +90,13 @@ class QueuePairs:
 
     def _sent(self, connection: Longs, source: Longs, destination: Longs, index: Longs) -> Flows:
         """What the ends of connections at `source` send on their queue pairs of these numbers."""
+        pairs = max(1, PIECE // max(1, len(index)))
+        pieces = (slice(begin, begin + pairs) for begin in range(0, max(1, len(connection)), pairs))
+        return joined_flows(
+            [self._piece(connection[at], source[at], destination[at], index) for at in pieces]
+        )
+
+    def _piece(self, connection: Longs, source: Longs, destination: Longs, index: Longs) -> Flows:
         links = self.network.nic_links
         low = self.first_qp + 2 * (self.transport.queue_pairs * connection[:, None] + index)
         end = (source > destination).astype(np.int64)

@@ -657,8 +657,9 @@ class Simulation:
 
     def _timed_program(self) -> Program:
         """The program with the latency of each task's longest chain, and jobs at their starts."""
-        program = self.compiled.program
-        program = self.compiled.chains.timed(program, self.flow_latency_s(self.latency_ns / 1e9))
+        chains, program = self.compiled.chains, self.compiled.program
+        program = chains.timed(program, self.flow_latency_s(self.latency_ns / 1e9))
+        self.compiled = replace(self.compiled, chains=chains.longer)
         latency_s = program.latency_s + self._fill_bits() / self._fill_bps()
         first = np.diff(program.after_start) == 0
         starts = np.array([job.start / 1e9 for job in self.jobs])

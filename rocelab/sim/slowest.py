@@ -29,7 +29,8 @@ def slowest_flows(
     longest_s = np.full(len(flows), -np.inf)
     np.maximum.at(longest_s, program.flow, times.took_s)
     payload_bytes = np.bincount(program.flow, compiled.payload_bytes, len(flows))
-    order = np.lexsort((-payload_bytes, -longest_s))[:MOST_FLOWS]
+    (slow,) = np.nonzero(longest_s >= _nth_highest(longest_s, MOST_FLOWS))
+    order = slow[np.lexsort((-payload_bytes[slow], -longest_s[slow]))][:MOST_FLOWS]
     links = np.cumsum(np.diff(paths.start)[order])
     order = order[(links <= MOST_LINKS) & (longest_s[order] > -np.inf)]
     is_listed = np.zeros(len(flows), np.bool_)
@@ -61,6 +62,13 @@ def slowest_flows(
             )
         )
     return tuple(rows)
+
+
+def _nth_highest(values: Floats, number: int) -> float:
+    """The least of so many highest values, -inf if there are fewer."""
+    if len(values) <= number:
+        return -np.inf
+    return float(np.partition(values, -number)[-number])
 
 
 def _known(value: float) -> float | None:

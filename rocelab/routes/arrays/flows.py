@@ -36,8 +36,11 @@ class Flows:
 
 def joined_flows(flows: Sequence[Flows]) -> Flows:
     """The flows of all, one after the other."""
-    columns = ([np.empty(0), *(getattr(flow, it.name) for flow in flows)] for it in fields(Flows))
-    return Flows(*(np.concatenate(column).astype(np.int32) for column in columns))
+    if len(flows) == 1:
+        return flows[0]
+    nothing = np.empty(0, np.int32)
+    columns = ([nothing, *(getattr(flow, it.name) for flow in flows)] for it in fields(Flows))
+    return Flows(*(np.concatenate(column) for column in columns))
 
 
 def selected_flows(flows: Flows, chosen: Bools) -> Flows:

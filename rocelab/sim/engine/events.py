@@ -19,8 +19,8 @@ from rocelab.sim.engine.state import FairState, Run
 
 @part
 def _mark_dirty(fair: FairState, dirty: int, flow: int) -> int:
-    if fair.of_flow[at.IS_DIRTY, flow] == 0:
-        fair.of_flow[at.IS_DIRTY, flow] = 1
+    if fair.flag[at.IS_DIRTY, flow] == 0:
+        fair.flag[at.IS_DIRTY, flow] = 1
         fair.of_flow[at.DIRTY, dirty] = flow
         dirty += 1
     return dirty
@@ -178,7 +178,7 @@ def _finish(fair: FairState, run: Run, dirty: int) -> int:
             _limit(fair, flow, time, following - target)
         expect_anew(fair, run, flow)
     else:
-        fair.of_flow[at.TRANSFERS, flow] = 0
+        fair.flag[at.TRANSFERS, flow] = 0
         last = run.counts[at.ACTIVE] - 1
         run.counts[at.ACTIVE] = last
         fair.of_flow[at.PLACE, flow] = -1
@@ -212,7 +212,7 @@ def _begin(fair: FairState, run: Run, dirty: int) -> int:
         behind = 0.0
         if fair.of_flow[at.FIRST, flow] < 0:
             fair.flow[at.SERVED, flow], fair.flow[at.UPDATED, flow] = 0.0, run.clock[at.NOW]
-            fair.of_flow[at.TRANSFERS, flow] = 1
+            fair.flag[at.TRANSFERS, flow] = 1
             if _is_limited(fair, flow):
                 _limit(fair, flow, run.clock[at.NOW], run.transfer[at.SIZE, transfer])
         else:
@@ -236,7 +236,7 @@ def _compact(fair: FairState, run: Run) -> None:
         first, kept = fair.list_start[send], fair.list_start[send]
         for place in range(first, first + fair.of_send[at.LIST_LENGTH, send]):
             flow = fair.listed[place]
-            if fair.of_flow[at.PHASE, flow] != at.IDLE:
+            if fair.flag[at.PHASE, flow] != at.IDLE:
                 fair.listed[kept] = flow
                 if weighted:
                     fair.listed_share[kept] = fair.listed_share[place]
@@ -244,7 +244,7 @@ def _compact(fair: FairState, run: Run) -> None:
         fair.of_send[at.LIST_LENGTH, send] = kept - first
     run.counts[at.LISTED] = run.counts[at.ACTIVE]
     for flow in range(len(fair.start) - 1):
-        fair.of_flow[at.IS_LISTED, flow] = fair.of_flow[at.PHASE, flow] != at.IDLE
+        fair.flag[at.IS_LISTED, flow] = fair.flag[at.PHASE, flow] != at.IDLE
 
 
 @part
@@ -277,8 +277,8 @@ def _apply(fair: FairState, run: Run, dirty: int, again: Ints, everything: bool)
     changed = 0
     for number in range(dirty):
         flow = fair.of_flow[at.DIRTY, number]
-        fair.of_flow[at.IS_DIRTY, flow] = 0
-        more = fair.of_flow[at.TRANSFERS, flow] - fair.of_flow[at.SOLVED_FOR, flow]
+        fair.flag[at.IS_DIRTY, flow] = 0
+        more = fair.flag[at.TRANSFERS, flow] - fair.flag[at.SOLVED_FOR, flow]
         # A limited flow may have another limit for another transfer.
         if more != 0 or _is_limited(fair, flow):
             fair.of_flow[at.DIRTY, changed] = flow
@@ -288,24 +288,24 @@ def _apply(fair: FairState, run: Run, dirty: int, again: Ints, everything: bool)
                 weight = more * fair.share[entry] if weighted else float(more)
                 fair.send[at.LOAD, fair.sends[entry]] += weight * fair.flow[at.RATE, flow]
                 fair.of_send[at.UPDATES, fair.sends[entry]] += 1
-        if fair.of_flow[at.TRANSFERS, flow] == 0:
-            fair.of_flow[at.PHASE, flow], fair.flow[at.RATE, flow] = at.IDLE, 0.0
+        if fair.flag[at.TRANSFERS, flow] == 0:
+            fair.flag[at.PHASE, flow], fair.flow[at.RATE, flow] = at.IDLE, 0.0
         else:
-            fair.of_flow[at.PHASE, flow] = at.OUTSIDE
-            if fair.of_flow[at.IS_LISTED, flow] == 0:
-                fair.of_flow[at.IS_LISTED, flow] = 1
+            fair.flag[at.PHASE, flow] = at.OUTSIDE
+            if fair.flag[at.IS_LISTED, flow] == 0:
+                fair.flag[at.IS_LISTED, flow] = 1
                 run.counts[at.LISTED] += 1
                 list_flow(fair, flow)
             expect_anew(fair, run, flow)
     inside, touched = 0, 0
     for number in range(changed):
         flow = fair.of_flow[at.DIRTY, number]
-        if fair.of_flow[at.TRANSFERS, flow] > 0:
+        if fair.flag[at.TRANSFERS, flow] > 0:
             touched = join(fair, flow, inside, touched, False)
             inside += 1
     for number in range(changed):
         flow = fair.of_flow[at.DIRTY, number]
-        if fair.of_flow[at.TRANSFERS, flow] < fair.of_flow[at.SOLVED_FOR, flow]:
+        if fair.flag[at.TRANSFERS, flow] < fair.flag[at.SOLVED_FOR, flow]:
             for entry in range(fair.start[flow], fair.start[flow + 1]):
                 send = fair.sends[entry]
                 if fair.send[at.HELD, send] >= 0.0:
@@ -314,14 +314,14 @@ def _apply(fair: FairState, run: Run, dirty: int, again: Ints, everything: bool)
                     for place in range(first, first + fair.of_send[at.LIST_LENGTH, send]):
                         other = fair.listed[place]
                         if (
-                            fair.of_flow[at.PHASE, other] == at.OUTSIDE
+                            fair.flag[at.PHASE, other] == at.OUTSIDE
                             and fair.of_flow[at.BOTTLENECK, other] == send
                         ):
                             touched = join(fair, other, inside, touched, False)
                             inside += 1
-        fair.of_flow[at.SOLVED_FOR, flow] = fair.of_flow[at.TRANSFERS, flow]
+        fair.flag[at.SOLVED_FOR, flow] = fair.flag[at.TRANSFERS, flow]
     for other in again:
-        if fair.of_flow[at.PHASE, other] == at.OUTSIDE:
+        if fair.flag[at.PHASE, other] == at.OUTSIDE:
             touched = join(fair, other, inside, touched, False)
             inside += 1
     if inside > 0 or (everything and changed > 0):

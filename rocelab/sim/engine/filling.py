@@ -48,9 +48,9 @@ def join(fair: FairState, flow: int, inside: int, touched: int, afresh: bool) ->
     """Add a flow to those to be solved, as number `inside`, and its sends to those touched. Returns
     the number of touched sends. afresh: sends carry nothing yet."""
     row, weighted = fair.row, len(fair.share) > 0
-    fair.of_flow[at.PHASE, flow] = at.INSIDE
+    fair.flag[at.PHASE, flow] = at.INSIDE
     fair.of_flow[at.INSIDE_LIST, inside] = flow
-    fair.flow[at.GIVEN, flow] = -float(fair.of_flow[at.TRANSFERS, flow])
+    fair.flow[at.GIVEN, flow] = -float(fair.flag[at.TRANSFERS, flow])
     for entry in range(fair.start[flow], fair.start[flow + 1]):
         send = fair.sends[entry]
         if fair.of_send[at.MARKED, send] == 0:
@@ -59,7 +59,7 @@ def join(fair: FairState, flow: int, inside: int, touched: int, afresh: bool) ->
             touched += 1
             row[send, at.OTHERS] = 0.0 if afresh else fair.send[at.LOAD, send]
             row[send, at.WEIGHT] = 0.0
-        weight = float(fair.of_flow[at.TRANSFERS, flow])
+        weight = float(fair.flag[at.TRANSFERS, flow])
         if weighted:
             weight *= fair.share[entry]
         if not afresh:

@@ -22,6 +22,9 @@ from rocelab.sim.engine.state import fair_state, run_state
 WORK = 4_000_000
 """Flows solved between two progress reports: about a second."""
 
+PIECE = 2**18
+"""Flows whose bits are added to the sends of their paths at a time."""
+
 SMALL = 512
 """Transfers at most of a program that Python begins, and flows that it solves there."""
 
@@ -115,7 +118,8 @@ class Incremental:
         self._fair.limit[:] = before.limit
         for column in (at.SERVED, at.UPDATED, at.END_KEY):
             self._fair.flow[column] = before.flow[column]
-        for column in (at.FIRST, at.PLACE, at.END_FLOW, at.TRANSFERS):
+        self._fair.flag[at.TRANSFERS] = before.flag[at.TRANSFERS]
+        for column in (at.FIRST, at.PLACE, at.END_FLOW):
             self._fair.of_flow[column, :flows] = before.of_flow[column, :flows]
         run.clock[at.TOTAL] = 0.0
         run.counts[at.INDEXED] = run.counts[at.LISTED] = 0
@@ -137,10 +141,13 @@ class Incremental:
         run.transfer[at.COUNTED, begun] = got
         bits = flows[at.BITS] + np.bincount(flow, bits, len(paths))
         flows[at.BITS] = 0.0
-        bits = np.repeat(bits, np.diff(paths.start))
-        if paths.share is not None:
-            bits *= paths.share
-        self._sent += np.bincount(paths.sends, bits, len(self._sent))
+        for begin in range(0, len(paths), PIECE):
+            start = paths.start[begin : begin + PIECE + 1]
+            carried = np.repeat(bits[begin : begin + PIECE], np.diff(start))
+            if paths.share is not None:
+                carried *= paths.share[start[0] : start[-1]]
+            sends = paths.sends[start[0] : start[-1]]
+            self._sent += np.bincount(sends, carried, len(self._sent))
 
     def rates(self) -> tuple[Ints, Floats]:
         """The flows with transfers that have begun and not finished, and the rate of each."""
@@ -157,7 +164,7 @@ class Incremental:
         return Outcome(
             start_s=run.task[at.STARTED],
             end_s=run.task[at.ENDED],
-            finish_s=run.transfer[at.FINISH],
+            finish_s=run.transfer[at.FINISH].copy(),
             sent_bits=self._sent,
             rate_times_s=times,
             rate_bps=rates,

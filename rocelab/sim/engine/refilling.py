@@ -36,9 +36,8 @@ def _tally(fair: FairState, inside: int, touched: int) -> None:
         row[send, at.CARRIED] = row[send, at.MOST] = 0.0
     for number in range(inside):
         flow = fair.of_flow[at.INSIDE_LIST, number]
-        transfers = fair.of_flow[at.TRANSFERS, flow]
+        transfers = fair.flag[at.TRANSFERS, flow]
         rate = max(fair.flow[at.GIVEN, flow], 0.0) / transfers
-        fair.flow[at.NEW_RATE, flow] = rate
         nearest = np.inf
         for entry in range(fair.start[flow], fair.start[flow + 1]):
             send = fair.sends[entry]
@@ -73,7 +72,7 @@ def _violations(fair: FairState, inside: int, touched: int) -> tuple[int, int]:
         first = fair.list_start[send]
         for place in range(first, first + fair.of_send[at.LIST_LENGTH, send]):
             flow = fair.listed[place]
-            if fair.of_flow[at.PHASE, flow] != at.OUTSIDE:
+            if fair.flag[at.PHASE, flow] != at.OUTSIDE:
                 continue
             rate = fair.flow[at.RATE, flow]
             held = fair.of_flow[at.BOTTLENECK, flow] == send
@@ -144,7 +143,7 @@ def _load(fair: FairState, send: int) -> float:
     first = fair.list_start[send]
     for place in range(first, first + fair.of_send[at.LIST_LENGTH, send]):
         flow = fair.listed[place]
-        part = fair.of_flow[at.TRANSFERS, flow] * fair.flow[at.RATE, flow]
+        part = fair.flag[at.TRANSFERS, flow] * fair.flow[at.RATE, flow]
         load += part * fair.listed_share[place] if weighted else part
     return load
 
@@ -155,8 +154,7 @@ def _forget(fair: FairState, inside: int, touched: int) -> None:
         fair.of_send[at.MARKED, fair.of_send[at.TOUCHED, number]] = 0
     for number in range(inside):
         flow = fair.of_flow[at.INSIDE_LIST, number]
-        fair.of_flow[at.PHASE, flow] = at.OUTSIDE
-        fair.flow[at.GIVEN, flow] = 0.0
+        fair.flag[at.PHASE, flow] = at.OUTSIDE
 
 
 @part
@@ -168,10 +166,10 @@ def _join_all(fair: FairState, active: int) -> int:
             touched = join(fair, fair.of_flow[at.END_FLOW, place], place, touched, True)
         return touched
     for flow in range(flows):
-        if fair.of_flow[at.PHASE, flow] != at.IDLE:
-            fair.of_flow[at.PHASE, flow] = at.INSIDE
+        if fair.flag[at.PHASE, flow] != at.IDLE:
+            fair.flag[at.PHASE, flow] = at.INSIDE
             fair.of_flow[at.INSIDE_LIST, inside] = flow
-            fair.flow[at.GIVEN, flow] = -float(fair.of_flow[at.TRANSFERS, flow])
+            fair.flow[at.GIVEN, flow] = -float(fair.flag[at.TRANSFERS, flow])
             inside += 1
     return weigh(fair)
 
@@ -181,12 +179,14 @@ def _keep_rates(fair: FairState, run: Run, inside: int, whole: bool) -> None:
     """Let the flows inside continue at their new rates."""
     for number in range(inside):
         flow = fair.of_flow[at.INSIDE_LIST, number]
-        rate, before = fair.flow[at.NEW_RATE, flow], fair.flow[at.RATE, flow]
+        transfers, before = fair.flag[at.TRANSFERS, flow], fair.flow[at.RATE, flow]
+        rate = max(fair.flow[at.GIVEN, flow], 0.0) / transfers
+        fair.flow[at.GIVEN, flow] = 0.0
         fair.of_flow[at.BOTTLENECK, flow] = fair.of_flow[at.NEW_BOTTLENECK, flow]
         if rate != before:
             serve(fair, run, flow)
             fair.flow[at.RATE, flow] = rate
-            run.clock[at.TOTAL] += fair.of_flow[at.TRANSFERS, flow] * (rate - before)
+            run.clock[at.TOTAL] += transfers * (rate - before)
             if whole:
                 expect(fair, run, flow)
             else:
@@ -195,7 +195,7 @@ def _keep_rates(fair: FairState, run: Run, inside: int, whole: bool) -> None:
         run.clock[at.TOTAL] = 0.0
         for place in range(inside):
             flow = fair.of_flow[at.INSIDE_LIST, place]
-            run.clock[at.TOTAL] += fair.of_flow[at.TRANSFERS, flow] * fair.flow[at.RATE, flow]
+            run.clock[at.TOTAL] += fair.flag[at.TRANSFERS, flow] * fair.flow[at.RATE, flow]
             settle(fair.flow, fair.of_flow, place, place + 1)
 
 
@@ -230,7 +230,7 @@ def solve(fair: FairState, run: Run, inside: int, touched: int, everything: bool
         else:
             for number in range(before):
                 flow = fair.of_flow[at.INSIDE_LIST, number]
-                fair.flow[at.GIVEN, flow] = -float(fair.of_flow[at.TRANSFERS, flow])
+                fair.flow[at.GIVEN, flow] = -float(fair.flag[at.TRANSFERS, flow])
         fill(fair, inside, touched)
         _tally(fair, inside, touched)
         before = inside

@@ -19,6 +19,7 @@ from rocelab.sim.engine.program import Limits, Offsets, Program
 
 Table = Annotated[npt.NDArray[np.float64], 2]
 Numbers = Annotated[npt.NDArray[np.int32], 2]
+Flags = Annotated[npt.NDArray[np.int8], 2]
 
 IDLE, OUTSIDE, INSIDE = range(3)
 """Phases of a flow: it has no transfers; it keeps its rate; it has to be solved."""
@@ -36,29 +37,18 @@ LIST_LENGTH, UPDATES, MARKED, TOUCHED, HEAP_SEND = range(5)
 """Columns of each send: how many flows are listed; changes of LOAD since it was added up; whether
 it is among those touched; a list of those; the sends of the heap."""
 
-RATE, NEW_RATE, GIVEN, SERVED, UPDATED, BITS, END_KEY = range(7)
-"""Columns of each flow: rate; the one just solved; that of all its transfers, or minus their number
-while it has none; bits that each transfer had got up to a moment; the moment; bits over its path; a
-heap of when a transfer ends next."""
+RATE, GIVEN, SERVED, UPDATED, BITS, END_KEY = range(6)
+"""Columns of each flow: rate; the one just solved of all its transfers, or minus their number while
+it has none, 0 outside; bits that each transfer had got up to a moment; the moment; bits over its
+path; a heap of when a transfer ends next."""
 
-(
-    TRANSFERS,
-    SOLVED_FOR,
-    PHASE,
-    BOTTLENECK,
-    NEW_BOTTLENECK,
-    FIRST,
-    PLACE,
-    IS_LISTED,
-    IS_DIRTY,
-    INSIDE_LIST,
-    FREE,
-    DIRTY,
-    END_FLOW,
-) = range(13)
-"""Columns of each flow: transfers; those that its rate is solved for; phase; bottleneck, and the
-one just solved; first transfer; place in the heap; whether sends list it, whether its transfers
-changed; lists of flows: inside, without a rate, changed; the flows of the heap."""
+TRANSFERS, SOLVED_FOR, PHASE, IS_LISTED, IS_DIRTY = range(5)
+"""Small columns of each flow: transfers; those that its rate is solved for; phase; whether sends
+list it, whether its transfers changed."""
+
+BOTTLENECK, NEW_BOTTLENECK, FIRST, PLACE, INSIDE_LIST, FREE, DIRTY, END_FLOW = range(8)
+"""Columns of each flow: bottleneck, and the one just solved; first transfer; place in the heap;
+lists of flows: inside, without a rate, changed; the flows of the heap."""
 
 SIZE, TARGET, COUNTED, FINISH = range(4)
 """Columns of each transfer: bits; what SERVED is when it ends; what of that is in BITS; when it
@@ -131,10 +121,13 @@ class FairState(NamedTuple):
     """5 x S."""
 
     flow: Table
-    """7 x F."""
+    """6 x F."""
 
     of_flow: Numbers
-    """13 x (F + 1)."""
+    """8 x (F + 1)."""
+
+    flag: Flags
+    """5 x F."""
 
     limit: Table
     """20 x W. The last W sends are each for one flow, whose limit is their capacity."""
@@ -214,8 +207,9 @@ def fair_state(paths: Paths, capacity_bps: Floats, limits: Limits | None = None)
         row=np.empty((sends, 7)),
         send=np.zeros((5, sends)),
         of_send=np.zeros((5, sends), np.int32),
-        flow=np.zeros((7, flows)),
-        of_flow=np.zeros((13, flows + 1), np.int32),
+        flow=np.zeros((6, flows)),
+        of_flow=np.zeros((8, flows + 1), np.int32),
+        flag=np.zeros((5, flows), np.int8),
         limit=limit,
         of_limit=of_limit,
     )
