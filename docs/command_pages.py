@@ -123,6 +123,11 @@ COMMAND_PAGES: dict[str, CommandPage] = {
     "whatif": CommandPage("", ("whatif.md",), ("maintenance", "drain", "failure", "cost")),
     "longrun": CommandPage("", ("whatif.md",), ("availability", "MTBF", "months", "goodput")),
     "sweep": CommandPage("", ("sweep.md",), ("parameters", "grid", "design space", "batch")),
+    "requests": CommandPage(
+        "",
+        ("inference.md",),
+        ("LLM trace", "Azure", "Mooncake", "BurstGPT", "KV cache", "arrivals"),
+    ),
     "reference": CommandPage("", ("traces.md", "simulate.md"), ("nccl-tests", "calibrate")),
     "health": CommandPage(
         "rocelab health zone-small --once",

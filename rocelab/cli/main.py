@@ -215,6 +215,11 @@ _COMMANDS = {
         "trace:reference",
         "Compare a table of nccl-tests with a simulation of each of its sizes.",
     ),
+    "requests": (
+        _SIMULATE,
+        "requests:requests",
+        "Look at a trace of requests to a served model: rates, lengths, and what its caches weigh.",
+    ),
     "health": (
         _LOOK,
         "health:health",

@@ -70,7 +70,7 @@ class Served:
     cache_bytes_per_s: float | None
     """While prompts were computed, on average."""
     cache_peak_bytes_per_s: float | None
-    """In the second in which most caches began to travel."""
+    """In the second in which most caches began to travel; None if all do in less than one."""
     prefill_busy: float
     """The share of the time that replicas prefill, until the last prompt is computed; the mean."""
     ttft_objective_ns: float | None

@@ -18,8 +18,10 @@ def served_blocks(served: Served, which: str = "") -> tuple[Block, ...]:
         f"What requests{which} feel",
         (
             Column(""),
-            *columns(Unit.NS, "mean", "p50", "p90", "p99"),
-            *columns(Unit.NS, "p99, flows alone", "p99, no network"),
+            Column("mean", Unit.NS, page_only=True),
+            *columns(Unit.NS, "p50", "p90", "p99"),
+            Column("p99 if flows were alone", Unit.NS, page_only=True),
+            Column("p99 without network", Unit.NS),
             *columns(Unit.SHARE, "network's part of p50", "of p99"),
         ),
         tuple(
@@ -86,12 +88,10 @@ def _load(served: Served) -> str:
     if served.together:
         return f"{text} The same replicas decode: no cache travels."
     mean, peak = served.cache_bytes_per_s, served.cache_peak_bytes_per_s
-    if mean is None or peak is None:
+    if mean is None:
         return text
-    return (
-        f"{text} Caches travel at {bandwidth(mean / GB)} on average, "
-        f"{bandwidth(peak / GB)} in the peak second."
-    )
+    in_peak = "" if peak is None else f", {bandwidth(peak / GB)} in the peak second"
+    return f"{text} Caches travel at {bandwidth(mean / GB)} on average{in_peak}."
 
 
 def _goodput(served: Served) -> str:
@@ -117,6 +117,8 @@ def _goodput(served: Served) -> str:
 def _left_out(served: Served) -> tuple[str, ...]:
     return (
         *served.warnings,
+        "TTFT, the time to the first token, is queue, prefill, transfer of the cache, and the wait "
+        "for a place in the batch and a token. ITL, between tokens, is a request's mean.",
         "The network's part: what is missing when caches and experts' tokens travel in no time; "
         "prefills and batches are then made anew. Flows alone: each at the rate of its NICs, "
         "without latency.",

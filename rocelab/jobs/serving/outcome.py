@@ -59,13 +59,13 @@ def served_by(
         share,
         None if rate is None else share * rate,
         (
-            _latency("ttft", "time to first token", ttft),
-            _latency("queue", "of it waiting for the prefill", prefilled.begin_s - arrival),
-            _latency("prefill", "of it the prefill", prefilled.end_s - prefilled.begin_s),
-            _latency("transfer", "of it the cache's transfer", transfer),
-            _latency("first", "of it waiting for the batch, and a token", first),
-            _latency("itl", "between tokens, a request's mean", itl[several]),
-            _latency("e2e", "to the last token", whole),
+            _latency("ttft", "TTFT", ttft),
+            _latency("queue", "- queue", prefilled.begin_s - arrival),
+            _latency("prefill", "- prefill", prefilled.end_s - prefilled.begin_s),
+            _latency("transfer", "- transfer", transfer),
+            _latency("first", "- first token", first),
+            _latency("itl", "ITL", itl[several]),
+            _latency("e2e", "end to end", whole),
         ),
     )
 

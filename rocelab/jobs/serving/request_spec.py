@@ -235,17 +235,9 @@ class RequestsSpec(SpecModel):
             )
         return found
 
-    def _of_trace(self, seed: int, job: str) -> Requests:
+    def listed(self) -> Requests:
+        """The requests of the trace that are chosen, at its own times, or all at once."""
         trace = self._trace
-        if trace.time_s is None and (not self.draws and self.rate is None):
-            raise InputError(
-                f"{job}: {self.trace} has no column with times",
-                hint="name it: columns: {time: NAME}; or give rate: 20 to draw arrivals",
-            )
-        if trace.time_s is None and (self.after or self.duration):
-            raise InputError(
-                f"{job}: {self.trace} has no times to take a part of", hint="give first instead"
-            )
         warnings = list(trace.warnings)
         time_s = np.zeros(len(trace.prompt)) if trace.time_s is None else trace.time_s
         unsorted = int((np.diff(time_s) < 0).sum())
@@ -267,10 +259,22 @@ class RequestsSpec(SpecModel):
             kept &= found.arrival_s < (self.after + self.duration) / NS
         if self.first is not None:
             kept &= np.cumsum(kept) <= self.first
-        found = found.chosen(kept)
-        if not len(found):
-            return found
-        if self.draws or trace.time_s is None:
+        return found.chosen(kept)
+
+    def _of_trace(self, seed: int, job: str) -> Requests:
+        if self._trace.time_s is None:
+            if self.rate is None:
+                raise InputError(
+                    f"{job}: {self.trace} has no column with times",
+                    hint="name it: columns: {time: NAME}; or give rate: 20 to draw arrivals",
+                )
+            if self.after or self.duration:
+                raise InputError(
+                    f"{job}: {self.trace} has no times to take a part of",
+                    hint="give first instead",
+                )
+        found = self.listed()
+        if len(found) and (self.draws or self._trace.time_s is None):
             arrival_s = self._gaps(np.random.default_rng(seed), len(found)).cumsum()
             return in_order(arrival_s, found.prompt, found.answer, found.reused, found.warnings)
         return found if self.rate is None else found.at_rate(self.rate)

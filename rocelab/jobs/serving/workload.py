@@ -155,7 +155,7 @@ class RequestServing(RequestServingSpec):
         answers.append(self._answers(Carried.NONE, ideal, ideal.prefilled.end_s))
         cache = np.zeros(0, np.int64) if plan.transfers is None else plan.transfers.cache_bytes
         last_s = float(computed_s.max())
-        seconds = np.bincount(computed_s.astype(np.int64), weights=cache if len(cache) else None)
+        of_second = np.bincount(computed_s.astype(np.int64), weights=cache if len(cache) else None)
         whole = len(requests) + plan.rejected
         return Served(
             requests=whole,
@@ -166,7 +166,7 @@ class RequestServing(RequestServingSpec):
             answer_tokens=int(requests.answer.sum()),
             cache_bytes=int(cache.sum()),
             cache_bytes_per_s=float(cache.sum()) / last_s if len(cache) and last_s else None,
-            cache_peak_bytes_per_s=float(seconds.max()) if len(cache) else None,
+            cache_peak_bytes_per_s=float(of_second.max()) if len(cache) and last_s > 1 else None,
             prefill_busy=float(plan.prefilled.busy.mean()),
             ttft_objective_ns=None if self.ttft is None else float(self.ttft),
             itl_objective_ns=None if self.itl is None else float(self.itl),

@@ -46,7 +46,7 @@ COMMANDS = (
         "traffic",
         "predict",
     ),
-    *("simulate", "whatif", "longrun", "sweep", "reference"),
+    *("simulate", "whatif", "longrun", "sweep", "reference", "requests"),
     *("compare", "diagnose", "health", "evidence", "cli", "runs", "attach"),
 )
 GROUPS = {

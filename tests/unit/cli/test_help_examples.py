@@ -30,7 +30,7 @@ LAB = "zone-small"
 RUN = ("predict", "schema")
 LONG = ("simulate", "whatif", "longrun")
 ON_LABS = ("capture", "ping", "traffic", "compare", "run")
-OF_FILES = ("diagnose", "drill", "import", "reference")
+OF_FILES = ("diagnose", "drill", "import", "reference", "requests")
 """Their files are a user's own."""
 
 

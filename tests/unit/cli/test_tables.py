@@ -180,6 +180,23 @@ def show_sweep(rocelab: Run, folder: Path) -> None:
     assert outcome.code == 0, outcome.err
 
 
+def show_served(rocelab: Run, folder: Path) -> None:
+    file = folder / "serving.yaml"
+    requests = "{prompt: 9000, output: 100, rate: 40, first: 20}"
+    file.write_text(
+        "jobs: [{name: chat, serving: {model: llama3-8b, gpu: h100, prefill: 2, decode: 2, "
+        f"requests: {requests}, ttft: 90ms}}}}]"
+    )
+    assert rocelab("simulate", "rail-small", "--job", str(file)).code == 0
+
+
+def show_requests(rocelab: Run, folder: Path) -> None:
+    file = folder / "trace.csv"
+    rows = "".join(f"{number / 7},{10**7 + number},98765\n" for number in range(99))
+    file.write_text(f"timestamp_s,isl,osl\n{rows}")
+    assert rocelab("requests", str(file)).code == 0
+
+
 def show_models(rocelab: Run, folder: Path) -> None:
     file = folder / "learning.yaml"
     model = "{layers: 2, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000, sequence: 1024}"
@@ -246,6 +263,8 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         "rocelab.report.simulation.whatif",
     ),
     "simulate models": (show_models, "rocelab.report.simulation.models"),
+    "simulate requests": (show_served, "rocelab.report.served"),
+    "requests": (show_requests, "rocelab.report.requests"),
     "traffic": (
         called(show_job),
         "rocelab.report.job",
