@@ -45,7 +45,7 @@ class CheckpointSpec(StorageSpec):
 
     def workload(self, place: JobPlace) -> Workload:
         """Raises InputError for checkpoints that cannot be written within `every`."""
-        sends = striped(place.own, place.endpoints[0], self.size, self.stripes)
+        sends = striped(place.own_ranks, place.endpoints[0], self.size, self.stripes)
         if self.every is not None:
             check_interval(place.name, "a checkpoint", busiest_s(sends, place), self.every)
         steps: list[Step] = []
@@ -67,5 +67,5 @@ class CheckpointSpec(StorageSpec):
         rates = [self.moved(times_s)]
         if self.every is not None:
             parts = [100 * time_s * 1e9 / self.every for time_s in times_s]
-            rates.append(WorkloadRate("checkpoint_share", "of its interval", "%", parts))
+            rates.append(WorkloadRate("interval_share", "of its interval", "%", parts))
         return rates

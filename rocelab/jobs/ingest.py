@@ -75,10 +75,10 @@ class IngestSpec(StorageSpec):
 
     def _sends(self, place: JobPlace) -> list[tuple[str, Sends]]:
         if self.readers is None:
-            read = striped(place.own, place.endpoints[0], self.size, self.stripes)
+            read = striped(place.own_ranks, place.endpoints[0], self.size, self.stripes)
             return [(DELIVER, turned(read))]
         storage, readers = place.endpoints
-        rank = np.arange(place.own, dtype=np.int32)
+        rank = place.own_ranks
         size = np.full(place.own, self.size, np.int64)
         of_rank = readers[rank % len(readers)]
         busy = readers[: place.own]

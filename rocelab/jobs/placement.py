@@ -93,19 +93,19 @@ class Nics:
         chosen: dict[int, None] = {}
         for name in names:
             fits = partial(fnmatchcase, pat=name)
-            found = [nic for nic, server in enumerate(self.server) if fits(server)]
-            if not found and ":" in name:
-                found = [nic for ref, nic in self.index.items() if fits(str(ref))]
-            if not found:
+            fitting = [nic for nic, server in enumerate(self.server) if fits(server)]
+            if not fitting and ":" in name:
+                fitting = [nic for ref, nic in self.index.items() if fits(str(ref))]
+            if not fitting:
                 above = {at for at, switch in switches.items() if fits(switch)}
                 above |= {switches[at] for at in above}
-                found = [nic for nic, leaf in enumerate(self.leaf) if not above.isdisjoint(leaf)]
-            if not found:
+                fitting = [nic for nic, leaf in enumerate(self.leaf) if not above.isdisjoint(leaf)]
+            if not fitting:
                 raise InputError(
                     f"{shown(name)} is no server, NIC or leaf of {self.fabric}",
                     hint=name_hint(name, list(dict.fromkeys(self.server))),
                 )
-            chosen |= dict.fromkeys(found)
+            chosen |= dict.fromkeys(fitting)
         return list(chosen)
 
     def cut(self, chosen: Sequence[int]) -> Cut:

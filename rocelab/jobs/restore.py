@@ -19,7 +19,7 @@ class RestoreSpec(StorageSpec):
     place = 7
 
     def workload(self, place: JobPlace) -> Workload:
-        sends = turned(striped(place.own, place.endpoints[0], self.size, self.stripes))
+        sends = turned(striped(place.own_ranks, place.endpoints[0], self.size, self.stripes))
         steps = (
             storage_step("read", (number - 1,) if number else (), sends, number)
             for number in range(place.iterations)

@@ -105,3 +105,21 @@ def roofline_s(
     No network can be faster: headers, latency and shared links only add to it.
     """
     return max(step_ends(workload, nic_bps, hosts), default=0.0)
+
+
+def shortest_iteration_s(
+    workload: Workload, nic_bps: Floats | float, hosts: RankHosts | None = None
+) -> float:
+    """The longest chain of the iteration whose own one is shortest, as `roofline_s` has it, where
+    iterations differ."""
+    lengths_s: dict[int, float] = {}
+    ends_s: list[float] = []
+    for step in workload.steps:
+        waits = [at for at in step.after if workload.steps[at].iteration == step.iteration]
+        begin_s = max((ends_s[at] for at in waits), default=0.0)
+        compute_s = 0.0 if step.counts is Counts.BEFORE else step.compute_s
+        end_s = begin_s + compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts)
+        ends_s.append(end_s)
+        if step.counts is Counts.WITHIN:
+            lengths_s[step.iteration] = max(lengths_s.get(step.iteration, 0.0), end_s)
+    return min(lengths_s.values(), default=0.0)

@@ -119,15 +119,15 @@ def storage_basis(stripes: int, rate_bps: int | None) -> tuple[str, ...]:
     )
 
 
-def striped(ranks: int, storage: Ints, size_bytes: int, stripes: int) -> Sends:
-    """`size_bytes` from each of ranks 0 to `ranks` - 1 to `stripes` of the storage ranks, or to all
-    of them, each rank beginning where the one before ended. Parts of 0 bytes are left out."""
+def striped(ranks: Ints, storage: Ints, size_bytes: int, stripes: int) -> Sends:
+    """`size_bytes` from each of some ranks to `stripes` of the storage ranks, or to all of them,
+    each rank beginning where the one before ended. Parts of 0 bytes are left out."""
     parts = min(stripes, len(storage), size_bytes)
-    part = np.tile(np.arange(parts), ranks)
+    part = np.tile(np.arange(parts), len(ranks))
     size, longer = divmod(size_bytes, parts)
     return Sends(
-        np.repeat(np.arange(ranks, dtype=np.int32), parts),
-        storage[np.arange(ranks * parts) % len(storage)],
+        np.repeat(ranks, parts),
+        storage[np.arange(len(part)) % len(storage)],
         (size + (part < longer)).astype(np.int64),
     )
 

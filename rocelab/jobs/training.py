@@ -8,28 +8,40 @@ merged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from pydantic import model_validator
 
 from rocelab.base.arrays import Bools, Ints
+from rocelab.base.errors import InputError
+from rocelab.base.units import BANDWIDTH, SIZE
+from rocelab.jobs.checkpoint import CheckpointSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.expert_sends import ExpertTraffic, expert_traffic
 from rocelab.jobs.experts import token_bytes
 from rocelab.jobs.gpu_memory import check_training_memory, training_memory
+from rocelab.jobs.model_shape import BF16_BYTES
 from rocelab.jobs.parallelism import between, in_groups, joined, over_network
 from rocelab.jobs.pass_times import bubble_passes, pass_times, routing
 from rocelab.jobs.steps import Steps, roofline_s
 from rocelab.jobs.training_basis import training_basis
+from rocelab.jobs.training_checkpoint import (
+    Writes,
+    checkpoint_figures,
+    ranks_that_write,
+    shares,
+    with_checkpoints,
+)
 from rocelab.jobs.training_spec import PipelineSchedule, Sharding, TrainingSpec
 from rocelab.jobs.volumes import volumes
 from rocelab.jobs.workload import Dimension, Sends, Workload
-from rocelab.jobs.workloads import JobPlace, MemoryPart
+from rocelab.jobs.workloads import Elsewhere, JobPlace, MemoryPart, WorkloadRate
 
 EVERY_STAGE = slice(None)
+OPTIMIZER = "optimizer"
 
 
 class TrainingJob(TrainingSpec):
@@ -37,13 +49,75 @@ class TrainingJob(TrainingSpec):
 
     def workload(self, place: JobPlace) -> Workload:
         apart = place.over_network(self.tensor, self.nvlink_bps)
-        return training_workload(
+        steps = training_workload(
             self,
             iterations=place.iterations,
             apart=apart,
             servers=place.domains,
             seed=place.seed,
         )
+        spec = self.checkpoint
+        if spec is None:
+            return steps
+        sends = None
+        if place.endpoints:
+            storage = place.endpoints[0]
+            sends = shares(self.checkpoint_bytes, self.writers, storage, spec.stripes)
+        writes = Writes(sends, place.elsewhere_s)
+        return with_checkpoints(replace(steps, ranks=place.ranks), spec, writes)
+
+    @property
+    def endpoints(self) -> tuple[Sequence[str], ...]:
+        return () if self.checkpoint is None else self.checkpoint.endpoints
+
+    @property
+    def endpoint_rate(self) -> int | None:
+        return None if self.checkpoint is None else self.checkpoint.endpoint_rate
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Of a whole checkpoint: the parameters in bf16 and the optimizer's state."""
+        given = None if self.checkpoint is None else self.checkpoint.size
+        return given or self.model.parameters * (BF16_BYTES + self.optimizer_bytes)
+
+    @property
+    def writers(self) -> Ints:
+        """The ranks that write a checkpoint."""
+        replicated = self.sharding is Sharding.NONE and self.expert == 1
+        return ranks_that_write(self.layout.grid, replicated=replicated)
+
+    def elsewhere(self, servers: Ints) -> Elsewhere | None:
+        spec = self.checkpoint
+        if spec is None or spec.network is None:
+            return None
+        used, writers = np.unique(servers[self.writers], return_counts=True)
+        if writers.min() != writers.max():
+            raise InputError(
+                f"training.checkpoint: {writers.min()} ranks of some servers write, and "
+                f"{writers.max()} of others",
+                "place as many ranks on each server, or leave checkpoint.network out",
+            )
+        server_bytes = -(-self.checkpoint_bytes // len(used))
+
+        def written(nics: int) -> CheckpointSpec:
+            rate = spec.storage_rate
+            return CheckpointSpec.model_validate(
+                {
+                    "ranks": len(used) * nics,
+                    "size": SIZE.written(-(-server_bytes // nics)),
+                    "storage": spec.storage,
+                    "stripes": spec.stripes,
+                    "storage_rate": None if rate is None else BANDWIDTH.written(rate),
+                }
+            )
+
+        return Elsewhere(spec.network, used, written)
+
+    def latencies(self, ends_s: Sequence[Mapping[str, float]]) -> list[WorkloadRate]:
+        """What checkpoints cost."""
+        if self.checkpoint is None:
+            return []
+        return checkpoint_figures(self.checkpoint, ends_s, OPTIMIZER)
 
     @model_validator(mode="after")
     def _fits_the_gpus(self) -> Self:
@@ -136,7 +210,7 @@ class _Iteration:
         )
         steady, reduced = self._reduce_later_chunks(steady)
         drained = self._drain(steady, reduced)
-        steps.add("optimizer", (drained, passed, again, *self.reduced))
+        steps.add(OPTIMIZER, (drained, passed, again, *self.reduced))
         return steps
 
     def _compute(self, name: str, after: Sequence[int | None], seconds: float) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from rocelab.base import quantities
+from rocelab.base.wording import counted
 from rocelab.jobs.experts import Exchange, routing_of
 from rocelab.jobs.gpus import GPUS
 from rocelab.jobs.kernels import SUSTAINED
+from rocelab.jobs.model_shape import BF16_BYTES
+from rocelab.jobs.storage import storage_basis
 from rocelab.jobs.training_spec import TrainingSpec
 
 
@@ -38,11 +41,33 @@ def training_basis(spec: TrainingSpec, seed: int = 1) -> tuple[str, ...]:
         )
     if spec.model.has_experts:
         lines.append(_experts_basis(spec, seed))
-    lines.append(
-        "assumed: no time for the optimizer, data loading, checkpoints and stragglers; stages are "
-        "equal"
-    )
-    return tuple(lines)
+    none = "data loading and stragglers"
+    if spec.checkpoint is None:
+        none = "data loading, checkpoints and stragglers"
+    lines.append(f"assumed: no time for the optimizer, {none}; stages are equal")
+    return (*lines, *_checkpoint_basis(spec))
+
+
+def _checkpoint_basis(spec: TrainingSpec) -> tuple[str, ...]:
+    checkpoint = spec.checkpoint
+    if checkpoint is None:
+        return ()
+    if checkpoint.size is None:
+        each = BF16_BYTES + spec.optimizer_bytes
+        size = f"{quantities.size(spec.model.parameters * each)}, {each} of each parameter"
+    else:
+        size = quantities.size(checkpoint.size)
+    lines = [
+        f"assumed: a checkpoint is {size}, as much from each rank that writes; one is simulated "
+        f"after every {counted(checkpoint.every, 'step')}, or after the first of a shorter run, "
+        "and the part of the run is of as many steps as the first"
+    ]
+    if checkpoint.network is not None:
+        lines.append(
+            f"a checkpoint in network {checkpoint.network} is simulated there by itself, without "
+            "--event: nothing else sends there, and nothing that it sends meets the job's sends"
+        )
+    return (*lines, *storage_basis(checkpoint.stripes, checkpoint.storage_rate))
 
 
 def _experts_basis(spec: TrainingSpec, seed: int) -> str:

@@ -21,6 +21,7 @@ from rocelab.jobs.kernels import Speed
 from rocelab.jobs.model_shape import Flops
 from rocelab.jobs.models import Model
 from rocelab.jobs.parallelism import RankLayout
+from rocelab.jobs.training_checkpoint import TrainingCheckpoint
 from rocelab.jobs.workloads import WorkloadRate, WorkloadSpec
 
 MAX_RANKS = 2**17
@@ -197,6 +198,10 @@ class TrainingSpec(WorkloadSpec):
         int,
         Field(ge=1, le=64, description="parts that a stage's gradients are sent in, as they come"),
     ] = 4
+    checkpoint: Annotated[
+        TrainingCheckpoint | None,
+        Field(description="when the job's state is written to storage; left out: never"),
+    ] = None
 
     @model_validator(mode="after")
     def _a_layout_of_this_model(self) -> Self:

@@ -65,6 +65,7 @@ class Dimension(StrEnum):
     DATA = "DP"
     EXPERT = "EP"
     CACHE = "KV cache"
+    CHECKPOINT = "checkpoint"
 
 
 class Counts(StrEnum):

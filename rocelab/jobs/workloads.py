@@ -7,10 +7,12 @@ engines run. Simulations ask it, and know none by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+
+import numpy as np
 
 from rocelab.base.arrays import Bools, Floats, Ints
 from rocelab.base.doors import Door
@@ -50,6 +52,9 @@ class JobPlace:
     endpoints: tuple[Ints, ...] = ()
     """The ranks of each group of `WorkloadSpec.endpoints`."""
 
+    elsewhere_s: float = 0.0
+    """Seconds that its sends in another network take (`WorkloadSpec.elsewhere`)."""
+
     @property
     def ranks(self) -> int:
         """R."""
@@ -59,6 +64,11 @@ class JobPlace:
     def own(self) -> int:
         """How many ranks are its own."""
         return self.ranks - sum(map(len, self.endpoints))
+
+    @property
+    def own_ranks(self) -> Ints:
+        """The numbers of its own."""
+        return np.arange(self.own, dtype=np.int32)
 
     @property
     def domains(self) -> Ints:
@@ -109,6 +119,16 @@ class WorkloadRate(NamedTuple):
     values: list[float]
 
 
+class Elsewhere(NamedTuple):
+    """A workload in another network of the lab, whose own ranks are all NICs there of servers."""
+
+    network: str
+    servers: Ints
+    """Each once."""
+    workload: Callable[[int], WorkloadSpec]
+    """By the NICs of each of these servers."""
+
+
 class WorkloadSpec(SpecModel):
     """What a job does, before it is placed on a network."""
 
@@ -151,6 +171,11 @@ class WorkloadSpec(SpecModel):
     @property
     def beside(self) -> str | None:
         """The job on whose NICs its own ranks are; None: on NICs of its own."""
+        return None
+
+    def elsewhere(self, servers: Ints) -> Elsewhere | None:
+        """What it sends in another network of the lab while nothing else does, None for nothing.
+        servers: of each own rank. Raises InputError."""
         return None
 
     def placed(self, ranks: int) -> Self:

@@ -33,7 +33,7 @@ class TimePart:
 
     name: str
     """`computation`, `pipeline bubble`, or what the longest chain of steps waits for: the traffic
-    of TP, CP, PP, DP or EP, or of the KV cache."""
+    of TP, CP, PP, DP or EP, of the KV cache, or of checkpoints."""
     time_ns: float
     share: float
     """Of the iteration; the parts add up to it."""

@@ -5,6 +5,7 @@ Endpoints are servers that jobs name in their workloads; their NICs belong to no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted, name_hint, shown
 from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.jobs.performance import wire_overhead_bytes
+from rocelab.jobs.workloads import WORKLOADS, Elsewhere
+from rocelab.labfile.model import LabSpec
 from rocelab.routes.arrays.network import Network
 
 Endpoints = tuple[tuple[Ints, ...], ...]
@@ -96,3 +99,43 @@ def with_endpoint_rates(
             total_bps = float(network.rate_bps[links].sum())
             limit_bps[links] = network.rate_bps[links] * min(1.0, nic_bps / total_bps)
     return replace(network, rate_bps=np.minimum(network.rate_bps, limit_bps))
+
+
+def job_elsewhere(
+    job: SimulatedJob, apart: Elsewhere, network: Network, spec: LabSpec, lab: LabSpec
+) -> SimulatedJob:
+    """What a job sends in another network of its lab, as a job there. network, spec: the job's own.
+
+    Raises InputError for a network that is not another one, and servers that have no NICs there or
+    not as many.
+    """
+    other = lab.network(apart.network)
+    if other is spec:
+        raise InputError(
+            f"job {job.name}: network {apart.network} is its own",
+            "leave checkpoint.network out: storage in the job's network shares its links",
+        )
+    nics = Counter(nic.server for nic in other.layout().attachments)
+    names = [network.node_names[server] for server in apart.servers.tolist()]
+    counts = {name: nics[name] for name in names}
+    if len(set(counts.values())) > 1 or not min(counts.values()):
+        least = min(counts, key=counts.__getitem__)
+        raise InputError(
+            f"job {job.name}: {least} has {counted(counts[least], 'NIC')} in network "
+            f"{apart.network}, and {names[0]} {counts[names[0]]}",
+            "give each of the job's servers as many there, one or more",
+        )
+    each = counts[names[0]]
+    block = apart.workload(each)
+    kind = next(name for name, known in WORKLOADS.all().items() if known is type(block))
+    places = [f"{name}:{number}" for name in names for number in range(1, each + 1)]
+    return SimulatedJob.model_validate(
+        {
+            "name": job.name,
+            "network": apart.network,
+            "placement": places,
+            "seed": job.seed,
+            "transport": job.transport,
+            kind: block,
+        }
+    )

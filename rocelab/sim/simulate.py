@@ -51,7 +51,12 @@ from rocelab.routes.arrays.paths import along_paths, links_on_path, paths_of
 from rocelab.routes.models import Model
 from rocelab.sim.ahead import TRAFFIC_ENGINEERING, compile_ahead, load_library
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
-from rocelab.sim.endpoints import endpoints_of, places_beside, with_endpoint_rates
+from rocelab.sim.endpoints import (
+    endpoints_of,
+    job_elsewhere,
+    places_beside,
+    with_endpoint_rates,
+)
 from rocelab.sim.engine.program import Change, Limits, Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
@@ -107,7 +112,7 @@ class Simulation:
     ) -> None:
         """Raises InputError if the jobs do not fit the fabric, MachineError if the simulation does
         not fit this machine."""
-        spec = _network(spec, jobs)
+        lab, spec = spec, _network(spec, jobs)
         self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
         self.seconds: dict[str, float] = {}
         self._loading_s = 0.0
@@ -130,6 +135,9 @@ class Simulation:
             self.places = self._placed({name: read.ranks for name, read in known.items()})
             self.jobs = tuple(map(_with_ranks, self.jobs, self.places, self.endpoints))
             self.network = with_endpoint_rates(self.network, self.jobs, self.endpoints)
+            self._elsewhere_s = [
+                self._time_elsewhere(lab, number) for number in range(len(self.jobs))
+            ]
             self.jobs, self.costs = self._tuned()
             known = self._with_open_loops(known)
             listed = sum(len(read) for read in known.values() if isinstance(read, FlowList))
@@ -244,7 +252,21 @@ class Simulation:
             job.seed,
             self.rank_hosts(nics),
             tuple(np.split(ranks, np.cumsum(sizes)[:-1])) if sizes else (),
+            self._elsewhere_s[number],
         )
+
+    def _time_elsewhere(self, lab: LabSpec, number: int) -> float:
+        """Seconds of what a job sends in another network of the lab, by itself. Raises
+        InputError."""
+        job, servers = self.jobs[number], self.network.nic_server[self.own_places(number)]
+        apart = None if job.workload is None else job.workload.elsewhere(servers)
+        if apart is None:
+            return 0.0
+        other = job_elsewhere(job, apart, self.network, self.spec, lab)
+        options = replace(self.options, timeline=TimelineSpec(), host_model=None)
+        there = Simulation(lab, [other], options, self._progress)
+        (seconds,) = there.iteration_seconds(there.run())
+        return seconds[0]
 
     def own_places(self, number: int) -> Ints:
         """The NICs of a job's own ranks, without those of its endpoints."""

@@ -23,6 +23,7 @@ from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT
 from rocelab.jobs.performance import jct_ratio, ran_ahead, wire_overhead_bytes
 from rocelab.jobs.placement import Placement
+from rocelab.jobs.workload import Counts
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.planning.limits import unreached_marks
@@ -33,6 +34,7 @@ from rocelab.routes.models import Model
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.timeline import resolve
+from rocelab.sim.model_figures import step_ends_s
 from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.placement import place_ranks, ring_cut
 from rocelab.sim.rings import MOST_ERROR
@@ -534,5 +536,29 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
 )
 """Rules about what is simulated, each with the engines that it is about, in the order of a page."""
 
-OUTCOME: Sequence[Callable[[Simulation, Outcome], Iterable[str]]] = (_stuck, _held_by_windows)
+
+def _goes_on_after_the_last(simulation: Simulation, outcome: Outcome) -> Iterator[str]:
+    """Jobs with sends beside iterations, which go on when all these are over."""
+    spans = simulation.iteration_spans(outcome)
+    for number, (job, workload) in enumerate(
+        zip(simulation.jobs, simulation.workloads, strict=True)
+    ):
+        beside = [step.counts is Counts.BESIDE for step in workload.steps]
+        if not any(beside):
+            continue
+        last_s = float(np.array(step_ends_s(simulation, outcome, number))[beside].max())
+        over_s = last_s - float(spans[number][1][-1])
+        if np.isfinite(over_s) and over_s > 0:
+            rest = quantities.duration(over_s * SECOND)
+            yield (
+                f"{job.name}: a checkpoint goes on {rest} after the last iteration: "
+                "what it costs later ones is not in the figures; simulate more"
+            )
+
+
+OUTCOME: Sequence[Callable[[Simulation, Outcome], Iterable[str]]] = (
+    _stuck,
+    _held_by_windows,
+    _goes_on_after_the_last,
+)
 """Rules about what a run shows."""

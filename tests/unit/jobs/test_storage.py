@@ -48,7 +48,7 @@ def test_every_byte_of_a_rank_is_written_once_and_nodes_get_as_many_parts(
     ranks: int, nodes: int, size: int, stripes: int
 ) -> None:
     storage = np.arange(ranks, ranks + nodes, dtype=np.int32)
-    sends = striped(ranks, storage, size, stripes)
+    sends = striped(np.arange(ranks, dtype=np.int32), storage, size, stripes)
     assert (sends.size_bytes > 0).all()
     assert np.bincount(sends.source, sends.size_bytes).tolist() == [size] * ranks
     parts = np.bincount(sends.destination - ranks, minlength=nodes)
@@ -61,7 +61,7 @@ def test_the_least_time_of_an_incast_is_the_busiest_nics() -> None:
     """16 x 1 GB to 2 storage NICs of 25 GB/s is 0.32 s; to 32 it is 40 ms, the writers' own."""
     for nodes, expected_s in ((2, 0.32), (32, 0.04)):
         where = place(16, nodes)
-        sends = striped(16, where.endpoints[0], 10**9, nodes)
+        sends = striped(where.own_ranks, where.endpoints[0], 10**9, nodes)
         assert busiest_s(sends, where) == pytest.approx(expected_s)
 
 

@@ -68,7 +68,7 @@ def test_checkpoints_at_an_interval_take_their_own_time_only() -> None:
     alone = seconds(outcome)[0]
     assert seconds(outcome) == pytest.approx([alone] * 3)
     assert outcome.end_ns == pytest.approx((0.4 + alone) * 1e9)
-    assert headline(outcome, "checkpoint_share") == pytest.approx(100 * alone / 0.2)
+    assert headline(outcome, "interval_share") == pytest.approx(100 * alone / 0.2)
 
 
 def test_a_job_writes_from_the_nics_of_another_and_both_are_slower() -> None:
