@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from rocelab.sim.events.event_spec import RestartSpec as RestartSpec
     from rocelab.sim.events.expectation import expected_cost as expected_cost
     from rocelab.sim.events.rates import LLAMA3
+    from rocelab.sim.networks import simulate_networks as simulate_networks
     from rocelab.sim.options import Options
     from rocelab.sim.simulate import simulate as simulate
     from rocelab.sim.sweep.run import run_sweep as run_sweep

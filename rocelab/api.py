@@ -58,6 +58,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "NicRef": "rocelab.jobs.placement",
         "Prediction": "rocelab.results.prediction",
         "simulate": "rocelab.sim.simulate",
+        "simulate_networks": "rocelab.sim.networks",
         "SimulationOptions": "rocelab.sim.options:Options",
         "SimulatedJob": "rocelab.jobs.job_spec",
         "load_jobs": "rocelab.jobs.job_spec",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rocelab.jobs.job_spec import SimulatedJob
     from rocelab.labfile.model import LabSpec
     from rocelab.report.document import Document
+    from rocelab.results.simulation import SimulationReport
     from rocelab.sim.simulate import Simulation
 
 _WHAT_IF, _INPUT = "What if", "Input and output"
@@ -151,11 +152,9 @@ def simulate(
     rocelab simulate rail-superpod --pattern allreduce --ranks 64 --sizes 1MiB:8GiB --host-model
     dgx-h100
     """
-    from rocelab.base.documents import to_json
     from rocelab.base.outputs import results_folder
-    from rocelab.report.simulation.document import simulation_document
     from rocelab.sim.flowtable import flow_file, write_flows
-    from rocelab.sim.simulate import Simulation
+    from rocelab.sim.networks import simulations
 
     table = None if file is None else flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
@@ -167,23 +166,54 @@ def simulate(
     jobs = asked_jobs(job_file, named_options(job))
     with nullcontext() if folder is None else results_folder(folder, overwrite=force) as opened:
         with simulation_progress() as progress:
-            simulation = Simulation(spec, jobs, options, progress)
+            made = simulations(spec, jobs, options, progress)
             if chakra is not None:
-                _export(simulation, chakra, progress)
-            outcome = simulation.run()
-            report = simulation.report(outcome)
-        document = simulation_document(report)
+                _export(list(made.values()), chakra, progress)
+            outcomes = [(simulation, simulation.run()) for simulation in made.values()]
+            reports = [simulation.report(outcome) for simulation, outcome in outcomes]
+        named = dict(zip(made, reports, strict=True))
         if opened is not None:
-            write_results(to_json(report), document, opened)
+            _write_all(named, opened)
         if table is not None:
-            write_flows(simulation, outcome, table)
-    if json:
-        write([to_json(report)])
-    else:
-        show_document(document)
-    print_warnings(report.warnings)
-    if any(None in simulated.iterations_ns for simulated in report.jobs):
+            write_flows(outcomes, table)
+    _show_all(named, json=json)
+    print_warnings(text for report in reports for text in report.warnings)
+    if any(None in job.iterations_ns for report in reports for job in report.jobs):
         raise typer.Exit(1)
+
+
+def _show_all(reports: Mapping[str | None, SimulationReport], *, json: bool) -> None:
+    """Print the report of each network; as JSON, of several by their names."""
+    from rocelab.base.documents import to_json
+    from rocelab.report.simulation.document import simulation_document
+
+    if json and len(reports) > 1:
+        parts = (f'"{name}": {to_json(report).strip()}' for name, report in reports.items())
+        write(["{\n", ",\n".join(parts), "\n}\n"])
+        return
+    for name, report in reports.items():
+        if json:
+            write([to_json(report)])
+            continue
+        if name is not None:
+            err().print(f"network {name}", markup=False)
+        show_document(simulation_document(report))
+
+
+def _write_all(reports: Mapping[str | None, SimulationReport], folder: Folder) -> None:
+    """Write the results of each network, of several in files with their names."""
+    from rocelab.base.documents import to_json
+    from rocelab.base.outputs import REPORT, RESULT
+    from rocelab.report.renderers.page import html
+    from rocelab.report.simulation.document import simulation_document
+
+    files = {}
+    for name, report in reports.items():
+        of = "" if name is None else f"{name}-"
+        files[f"{of}{RESULT}"] = to_json(report)
+        files[f"{of}{REPORT}"] = html(simulation_document(report))
+    folder.replace_all(files)
+    err().print(f"written: {folder.path}/{', '.join(files)}", markup=False, soft_wrap=True)
 
 
 def _check_alone(name: str, others: Mapping[str, object]) -> None:
@@ -298,15 +328,16 @@ def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[Simulated
     return load_jobs(file_of(job_file, JOBS))
 
 
-def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> None:
+def _export(simulations: Sequence[Simulation], folder: Path, progress: ProgressSink) -> None:
     from rocelab.base.errors import InputError
     from rocelab.sim.traces.export import write_trace
 
-    if len(simulation.jobs) > 1:
+    workloads = [workload for simulation in simulations for workload in simulation.workloads]
+    if len(workloads) > 1:
         raise InputError(
-            f"--chakra with {len(simulation.jobs)} jobs", hint="a trace holds one job: give one"
+            f"--chakra with {len(workloads)} jobs", hint="a trace holds one job: give one"
         )
-    write_trace(simulation.workloads[0], folder, progress=progress)
+    write_trace(workloads[0], folder, progress=progress)
 
 
 def write_results(result: str, document: Document, folder: Folder) -> None:

@@ -7,7 +7,7 @@ clock. Pure and repeatable.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from rocelab.agent.program import MAX_ID
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
 from rocelab.base.progress import no_progress
-from rocelab.base.wording import listed
+from rocelab.base.wording import listed, name_hint, shown
 from rocelab.hosts.model import HostModel
 from rocelab.jobs.collectives import IterationEnd, Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
@@ -28,10 +28,18 @@ from rocelab.jobs.labhosts import LabHosts, lab_hosts, workload_hosts
 from rocelab.jobs.labschedule import SIMULATED, LabSchedule, lab_schedule
 from rocelab.jobs.patterns.base import Algorithm, Send
 from rocelab.jobs.performance import roofline_ns, wire_overhead_bytes
-from rocelab.jobs.placement import NicRef, Placement, group_size, nic_of, place
+from rocelab.jobs.placement import (
+    NicRef,
+    Placement,
+    group_size,
+    nic_of,
+    nics_of_servers,
+    place,
+)
 from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.steps import roofline_s
 from rocelab.jobs.transport import TransportSpec, message_bytes
+from rocelab.jobs.workload import Counts, Workload
 from rocelab.jobs.workloads import JobPlace
 from rocelab.linux.lag import affinity
 from rocelab.planning.fabric import Fabric, Link, Nic
@@ -116,8 +124,16 @@ class JobPlan:
 
     @property
     def iterations(self) -> int:
-        """Repetitions, including those that are not measured; 0 for streams."""
-        return 0 if self.schedule is None else self.job.iterations + self.job.warmup_iterations
+        """Repetitions of the schedule, including those that are not measured; 0 for streams."""
+        if self.schedule is None or self.is_unrolled:
+            return 0 if self.schedule is None else 1
+        return self.job.iterations + self.job.warmup_iterations
+
+    @property
+    def is_unrolled(self) -> bool:
+        """Whether the schedule has several iterations, of which some wait for the clock or go on
+        beside others."""
+        return self.of_workload is not None and self.of_workload.iterations > 1
 
     @property
     def recorded_iterations(self) -> int:
@@ -207,9 +223,10 @@ class JobPlan:
         steps, each with its computing and alone on the network. None for streams."""
         if self.sending_ns is None or self.of_workload is None:
             return self.sending_ns
-        nic_bps = max(self.nic_rate_bps(rank) for rank in range(self.ranks))
-        ranks = None if self.hosts is None else self.hosts.ranks
-        return max(self.sending_ns, roofline_s(self.of_workload.workload, nic_bps, ranks) * 1e9)
+        made, ranks = self.of_workload, None if self.hosts is None else self.hosts.ranks
+        nic_bps = np.array([float(self.nic_rate_bps(rank)) for rank in range(self.ranks)])
+        chain_ns = roofline_s(made.workload, nic_bps, ranks) * 1e9
+        return max(self.sending_ns, chain_ns) / made.iterations
 
     @cached_property
     def sending_ns(self) -> float | None:
@@ -288,19 +305,52 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[LabJob]) -> tuple[JobPlan, ...]:
     number = FIRST_QP
     created: dict[str | None, Counter[NicRef]] = defaultdict(Counter)
     taken: dict[str | None, set[NicRef]] = defaultdict(set)
+    of_job: dict[str, tuple[NicRef, ...]] = {}
     _check_together(fabric, jobs)
+    for job in jobs:
+        part = fabric.network(job.network)
+        for group in _endpoints(part, job):
+            taken[part.network_name].update(group)
     for which, job in enumerate(jobs, 1):
         try:
             part = fabric.network(job.network)
             name = part.network_name
-            plans.append(_planned(part, job, number, created[name], taken[name]))
+            beside = _Beside(created[name], taken[name], of_job)
+            plans.append(_planned(part, job, number, beside))
         except InputError as error:
             called = which if isinstance(job, JobSpec) else job.name
             named = f"job {called}: " if len(jobs) > 1 else ""
             raise InputError(f"{named}{error.message}", hint=error.hint) from error
         number += len(plans[-1].ends)
         taken[name].update(plans[-1].places)
+        if not isinstance(job, JobSpec):
+            of_endpoints = sum(map(len, _endpoints(part, job)))
+            of_job[job.name] = plans[-1].places[: plans[-1].ranks - of_endpoints]
     return tuple(plans)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What the jobs before have in a network."""
+
+    created: Counter[NicRef]
+    """Queue pairs of each NIC."""
+    taken: Collection[NicRef]
+    """NICs of other jobs, and those that jobs share as endpoints."""
+    of_job: Mapping[str, tuple[NicRef, ...]]
+    """The NICs of each named job."""
+
+
+def _endpoints(fabric: Fabric, job: LabJob) -> tuple[tuple[NicRef, ...], ...]:
+    """The NICs of the servers that a job's workload names. Raises InputError."""
+    if isinstance(job, JobSpec) or job.workload is None:
+        return ()
+    if job.workload.endpoint_rate is not None:
+        raise InputError(
+            f"job {job.name}: storage_rate: a lab's NICs receive at the rate of their links",
+            hint="leave it out, or give the links of storage servers that rate",
+        )
+    return tuple(nics_of_servers(fabric, names) for names in job.workload.endpoints)
 
 
 def _check_together(fabric: Fabric, jobs: Sequence[LabJob]) -> None:
@@ -329,16 +379,15 @@ def _planned(
     fabric: Fabric,
     job: LabJob,
     first_qp: int,
-    created: Counter[NicRef],
-    taken: Collection[NicRef],
+    beside: _Beside,
 ) -> JobPlan:
     _check_transport(job.transport)
     start_ns = 0
     if not isinstance(job, JobSpec):
         if job.collective is None:
-            return _of_workload(fabric, job, first_qp, created, taken)
+            return _of_workload(fabric, job, first_qp, beside)
         start_ns = job.start
-        places = place(fabric, job.collective.ranks, job.placement, job.seed, taken)
+        places = place(fabric, job.collective.ranks, job.placement, job.seed, beside.taken)
         job = job.collective.model_copy(update={"iterations": job.iterations})
     else:
         places = place(fabric, job.ranks, job.placement, job.seed)
@@ -356,7 +405,7 @@ def _planned(
                 f"{len(schedule.sends):,} sends in an iteration", hint=f"at most {MAX_ID:,}"
             )
         pairs = _pairs(schedule, hosts)
-    ends = _queue_pairs(fabric, job, places, pairs, first_qp, created)
+    ends = _queue_pairs(fabric, job, places, pairs, first_qp, beside.created)
     return JobPlan(fabric, job, places, schedule, streams, ends, hosts, start_ns=start_ns)
 
 
@@ -364,20 +413,29 @@ def _of_workload(
     fabric: Fabric,
     job: SimulatedJob,
     first_qp: int,
-    created: Counter[NicRef],
-    taken: Collection[NicRef],
+    beside: _Beside,
 ) -> JobPlan:
     block = job.workload
     assert block is not None
     read = block.read(no_progress)
-    ranks = job.ranks if read is None else read.ranks
-    if ranks is None:
-        free = sum(len(fabric.nics(server.name)) for server in fabric.servers) - len(taken)
-        ranks = free if isinstance(job.placement, Placement) else len(job.placement)
-    places = place(fabric, ranks, job.placement, job.seed, taken)
+    own = _own_places(fabric, job, job.ranks if read is None else read.ranks, beside)
+    if job.ranks is None:
+        block = block.placed(len(own))
+    groups = _endpoints(fabric, job)
+    places = (*own, *(nic for group in groups for nic in group))
+    if len(set(places)) < len(places):
+        raise InputError(
+            "a NIC is two ranks of the job: its own and storage or a reader, or both of these",
+            hint="take other servers for one of the two",
+        )
     hosts = workload_hosts(fabric, job.host_model, places)
     block = block.on_hosts(None if hosts is None else hosts.ranks)
-    known = read or block.workload(_job_place(fabric, job, places, hosts))
+    job = job.model_copy(update={job.kind: block})
+    where = _job_place(fabric, job, places, [len(group) for group in groups], hosts)
+    known = read or block.workload(where)
+    if isinstance(known, Workload) and all(step.counts is Counts.WITHIN for step in known.steps):
+        # All iterations are alike, and ranks repeat one.
+        known = read or block.workload(replace(where, iterations=1))
     if isinstance(known, FlowList):
         if len(known) > MOST_FLOWS:
             raise InputError(
@@ -387,21 +445,50 @@ def _of_workload(
             )
         known = known.workload()
     made = lab_schedule(known, 0.0 if hosts is None else hosts.launch_ns / 1e9)
-    ends = _queue_pairs(fabric, job, places, _pairs(made.schedule, hosts), first_qp, created)
+    pairs = _pairs(made.schedule, hosts)
+    ends = _queue_pairs(fabric, job, places, pairs, first_qp, beside.created)
     return JobPlan(fabric, job, places, made.schedule, (), ends, hosts, made, job.start)
 
 
+def _own_places(
+    fabric: Fabric, job: SimulatedJob, ranks: int | None, beside: _Beside
+) -> tuple[NicRef, ...]:
+    """The NICs of a job's own ranks: those of the job that it is beside, those that are listed, or
+    what other jobs leave."""
+    other = None if job.workload is None else job.workload.beside
+    if other is not None:
+        if other not in beside.of_job:
+            raise InputError(
+                f"it is of job {shown(other)}, and no job of that name stands before it",
+                hint=name_hint(other, beside.of_job),
+            )
+        return beside.of_job[other]
+    if ranks is None:
+        nics = (NicRef(s.name, nic.number) for s in fabric.servers for nic in fabric.nics(s.name))
+        free = sum(nic not in beside.taken for nic in nics)
+        ranks = free if isinstance(job.placement, Placement) else len(job.placement)
+    return place(fabric, ranks, job.placement, job.seed, beside.taken)
+
+
 def _job_place(
-    fabric: Fabric, job: SimulatedJob, places: Sequence[NicRef], hosts: LabHosts | None
+    fabric: Fabric,
+    job: SimulatedJob,
+    places: Sequence[NicRef],
+    groups: Sequence[int],
+    hosts: LabHosts | None,
 ) -> JobPlace:
+    """groups: how many of the last places are each group of endpoints."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(p.server for p in places))}
     rates = [sum(link.rate_bps for link in nic_of(fabric, place).links) for place in places]
+    ranks = np.arange(len(places) - sum(groups), len(places), dtype=np.int32)
     return JobPlace(
         job.name,
         np.array([numbers[place.server] for place in places], np.int32),
         np.array(rates, np.float64),
-        seed=job.seed,
-        hosts=None if hosts is None else hosts.ranks,
+        job.iterations,
+        job.seed,
+        None if hosts is None else hosts.ranks,
+        tuple(np.split(ranks, np.cumsum(groups)[:-1])) if groups else (),
     )
 
 

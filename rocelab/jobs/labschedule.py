@@ -1,7 +1,7 @@
 """A workload as the sends of a lab, whose ranks know only what they send and receive themselves.
 
-`lab_schedule` takes one iteration of a `Workload` and returns its `Schedule`. A merged send becomes
-the sends that it is the sum of. A rank's sends of a step wait for those of the steps before that
+`lab_schedule` takes a `Workload` and returns its `Schedule`. A merged send becomes the sends that
+it is the sum of. A rank's sends of a step wait for those of the steps before that
 the rank sends or receives, and then for the computing in between; of the others it cannot know.
 Pure.
 """
@@ -19,7 +19,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted
 from rocelab.jobs.collectives import IterationEnd, Schedule
 from rocelab.jobs.patterns.base import Send
-from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.jobs.workload import Counts, Sends, Step, Workload
 
 MOST_SENDS = 2**15
 """Of an iteration: so many sends a run records one by one."""
@@ -35,7 +35,7 @@ SIMULATED = "`rocelab simulate` takes the same file, at any size"
 
 @dataclass(frozen=True, eq=False)
 class LabSchedule:
-    """The schedule of one iteration of a workload."""
+    """The schedule of a workload: of one iteration, which ranks repeat, or of several."""
 
     workload: Workload
     schedule: Schedule
@@ -43,6 +43,25 @@ class LabSchedule:
     """The step of each send."""
     differs: tuple[str, ...]
     """What is not as in a simulation of the same workload."""
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations the schedule has."""
+        return 1 + max(step.iteration for step in self.workload.steps)
+
+    def spans(self, ends_ns: Floats) -> tuple[Floats, Floats]:
+        """When each of its iterations begins and ends, from when each step is over: from the end of
+        the one before, or the moment for which its steps wait (`Counts.BEFORE`)."""
+        ends = np.zeros(self.iterations)
+        begins = np.zeros(self.iterations)
+        for step, end_ns in zip(self.workload.steps, ends_ns.tolist(), strict=True):
+            if step.counts is Counts.WITHIN:
+                ends[step.iteration] = max(ends[step.iteration], end_ns)
+        begins[1:] = ends[:-1]
+        for step, end_ns in zip(self.workload.steps, ends_ns.tolist(), strict=True):
+            if step.counts is Counts.BEFORE:
+                begins[step.iteration] = end_ns
+        return begins, ends
 
     def step_times(self, start_ns: Floats, end_ns: Floats) -> tuple[Floats, Floats]:
         """When each step began to send and was over, from when each send did, in ns from the
@@ -61,14 +80,11 @@ class LabSchedule:
 
 
 def lab_schedule(workload: Workload, launch_s: float = 0.0) -> LabSchedule:
-    """The sends of a workload of one iteration. launch_s: what a host takes before the first sends
-    of a collective.
+    """The sends of a workload. launch_s: what a host takes before the first sends of a collective.
 
     Raises InputError for what a lab cannot hold, for sends that cannot be taken apart, and where a
     rank would have to know of sends between others alone.
     """
-    if any(step.iteration for step in workload.steps):
-        raise ValueError("a lab repeats a workload of one iteration")
     sends: list[Send] = []
     step_of: list[int] = []
     knowledge = _Knowledge(workload, launch_s)
@@ -83,7 +99,7 @@ def lab_schedule(workload: Workload, launch_s: float = 0.0) -> LabSchedule:
             first = len(sends)
             if first + len(parts) > MOST_SENDS:
                 raise InputError(
-                    f"an iteration is more than {MOST_SENDS:,} sends, which a lab does not record",
+                    f"more than {MOST_SENDS:,} sends, which a lab does not record",
                     hint=f"use fewer ranks, layers, micro-batches or flows; {SIMULATED}",
                 )
             for part in parts:
@@ -216,7 +232,7 @@ class _Ready:
     iteration's begin, in seconds."""
 
     after: dict[int, float] = field(default_factory=dict)
-    at_s: float = 0.0
+    at_s: float = -np.inf
     unseen: frozenset[int] = frozenset()
     """Steps that it should wait for too, and of whose sends it sends or receives none."""
 
@@ -272,7 +288,7 @@ class _Knowledge:
                     continue  # It has no part in it.
                 end.join(self._end(number, rank))
             lags = {send: lag_s for send, lag_s in end.after.items() if lag_s}
-            if lags or end.at_s:
+            if lags or end.at_s > 0:
                 yield rank, _Ready(lags, end.at_s)
 
     @property
@@ -305,7 +321,7 @@ class _Knowledge:
             if missing:
                 waiting += missing
                 continue
-            ready = _Ready()
+            ready = _Ready() if self._steps[at].after else _Ready(at_s=0.0)
             for earlier in self._steps[at].after:
                 ready.join(self._end(earlier, rank))
             known[at, rank] = ready.later(self._computed_s(self._steps[at]))
@@ -329,4 +345,4 @@ class _Knowledge:
 
 
 def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
+    return round(max(0.0, seconds) * 1e9)

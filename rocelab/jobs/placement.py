@@ -270,6 +270,13 @@ def place(
     return tuple(refs[nic] for nic in choose(nics, ranks, how, seed, occupied))
 
 
+def nics_of_servers(fabric: Fabric, names: Sequence[str]) -> tuple[NicRef, ...]:
+    """The NICs of servers, as `Nics.of_servers` has it; raises as it does."""
+    nics = _nics_of(fabric)
+    refs = list(nics.index)
+    return tuple(refs[nic] for nic in nics.of_servers(names))
+
+
 def cut(fabric: Fabric, places: Sequence[NicRef]) -> Cut:
     """The cut of a ring over a placement. Raises KeyError for a NIC that is not in the fabric."""
     nics = _nics_of(fabric)

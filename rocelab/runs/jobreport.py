@@ -14,7 +14,7 @@ from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.pfc import too_small
 from rocelab.planning.profiles import profile_conflicts
 from rocelab.results.environment import Environment
-from rocelab.results.job import SCHEMA_VERSION, Clock, CountCheck, JobFidelity, JobReport
+from rocelab.results.job import SCHEMA_VERSION, Clock, CountCheck, JobFidelity, JobReport, Times
 from rocelab.results.lossless import Lossless, find_deadlock, traced
 from rocelab.results.probes import Disturbance, Event
 from rocelab.routes.balance import link_loads, tier_balances
@@ -23,7 +23,7 @@ from rocelab.runs import jobfigures as figures
 from rocelab.runs.accounting import check_all, disagreements
 from rocelab.runs.jobcounts import Paths
 from rocelab.runs.othertraffic import judged
-from rocelab.runs.workloadfigures import workload_figures, workload_headlines
+from rocelab.runs.workloadfigures import iteration_times_ns, workload_figures, workload_headlines
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
 
@@ -56,6 +56,13 @@ class JobsRecord:
     """The faults of others that the jobs allow."""
     problems: tuple[str, ...] = ()
     """Why faults or switches were not as planned."""
+
+
+def _iterations(job: JobResult) -> tuple[Times, ...]:
+    if job.plan.of_workload is not None:
+        dilation = job.plan.dilation
+        return tuple(Times(took * dilation, took) for took in iteration_times_ns(job))
+    return tuple(figures.times(lab_ns, job.plan.dilation) for lab_ns in job.iteration_ns.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +116,7 @@ def _report(
         errors=job.errors,
         fidelity=fidelity,
         headlines=figures.headlines(job) if plan.of_workload is None else workload_headlines(job),
-        iterations=tuple(
-            figures.times(lab_ns, plan.dilation) for lab_ns in job.iteration_ns.tolist()
-        ),
+        iterations=_iterations(job),
         roofline=figures.bound(plan),
         completion=figures.completion(job),
         ranks=counted.ranks(job),
@@ -125,7 +130,8 @@ def _report(
         fairness=figures.fairness(job),
         accounting=judgement.checks,
         flows=counted.flows(job, judgement.network.paths),
-        steps=counted.steps(job),
+        # Rows of sends are iterations, and of such a schedule all.
+        steps=None if plan.is_unrolled else counted.steps(job),
         stalls=counted.stalls(job),
         events=record.events,
         impact=figures.impact_of(job, record.events),

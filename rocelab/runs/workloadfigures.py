@@ -31,6 +31,7 @@ def workload_figures(job: JobResult, paths: Paths) -> WorkloadFigures | None:
     steps: tuple[StepTimes, ...] = ()
     times = slowdown = None
     if job.steps is not None and not job.errors:
+        last = made.iterations - 1
         if job.plan.is_open_loop:
             took_ns, over_least = _flows(job.plan, job.steps, paths)
             times = times_of_flows(took_ns, over_least)
@@ -38,12 +39,13 @@ def workload_figures(job: JobResult, paths: Paths) -> WorkloadFigures | None:
             slowdown = slowdown_by_size(sizes, over_least)
         else:
             begins_ns, ends_ns = _steps(job, job.steps, len(job.steps.posted_ns) - 1)
+            begin_ns = float(made.spans(ends_ns)[0][last])
             steps = tuple(
-                StepTimes(step.name, begin, end)
+                StepTimes(step.name, begin - begin_ns, end - begin_ns)
                 for step, begin, end in zip(
                     made.workload.steps, begins_ns.tolist(), ends_ns.tolist(), strict=True
                 )
-                if step.sends is not None
+                if step.sends is not None and step.iteration == last
             )[:MOST_STEPS]
     return WorkloadFigures(steps, times, slowdown)
 
@@ -53,8 +55,8 @@ def workload_headlines(job: JobResult) -> tuple[Headline, ...]:
     plan, block = job.plan, _block(job.plan)
     if job.errors or not len(job.iteration_ns) or plan.least_ns is None:
         return ()
-    lab_ns = job.iteration_ns.tolist()
-    modelled_ns = [took / plan.dilation for took in lab_ns]
+    modelled_ns = iteration_times_ns(job)
+    lab_ns = [took * plan.dilation for took in modelled_ns]
     of = "flows" if plan.is_open_loop else "measured iterations"
     title = "until the last flow was over" if plan.is_open_loop else "time of an iteration"
     whole = Headline("iteration_time", title, "ns", of, spread(modelled_ns), spread(lab_ns))
@@ -77,6 +79,19 @@ def workload_headlines(job: JobResult) -> tuple[Headline, ...]:
     )
 
 
+def iteration_times_ns(job: JobResult) -> list[float]:
+    """How long each measured iteration of a workload took, of the modelled network."""
+    made = job.plan.of_workload
+    assert made is not None
+    if not job.plan.is_unrolled:
+        return [took / job.plan.dilation for took in job.iteration_ns.tolist()]
+    if job.steps is None or job.errors:
+        return []
+    begins_ns, ends_ns = made.spans(_steps(job, job.steps, 0)[1])
+    times_ns: list[float] = (ends_ns - begins_ns).tolist()
+    return times_ns
+
+
 def _block(plan: JobPlan) -> WorkloadSpec:
     assert isinstance(plan.job, SimulatedJob)
     block = plan.job.workload
@@ -92,8 +107,15 @@ def _latencies(job: JobResult, block: WorkloadSpec) -> list[WorkloadRate]:
     ends: list[Mapping[str, float]] = []
     for row in range(len(record.posted_ns)):
         _, ends_ns = _steps(job, record, row)
-        names = (step.name for step in made.workload.steps)
-        ends.append(dict(zip(names, (ends_ns / 1e9).tolist(), strict=True)))
+        for iteration, begin_ns in enumerate(made.spans(ends_ns)[0].tolist()):
+            steps = zip(made.workload.steps, ends_ns.tolist(), strict=True)
+            ends.append(
+                {
+                    step.name: (end_ns - begin_ns) / 1e9
+                    for step, end_ns in steps
+                    if step.iteration == iteration
+                }
+            )
     return block.latencies(ends)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +46,11 @@ def flow_file(path: Path, *, overwrite: bool) -> OutputFile:
     return file
 
 
-def write_flows(simulation: Simulation, outcome: Outcome, file: OutputFile) -> None:
-    """Write the table. Raises InputError if it cannot be written."""
-    columns = _columns(simulation, outcome)
+def write_flows(runs: Sequence[tuple[Simulation, Outcome]], file: OutputFile) -> None:
+    """Write the table of simulations, of several networks one after the other. Raises InputError if
+    it cannot be written."""
+    tables = [_columns(simulation, outcome) for simulation, outcome in runs]
+    columns = {name: [cell for table in tables for cell in table[name]] for name in tables[0]}
     if file.path.suffix == CSV:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")

@@ -871,8 +871,8 @@ def _network(spec: LabSpec, jobs: Sequence[SimulatedJob]) -> LabSpec:
     if len(networks) > 1:
         raise InputError(
             f"the jobs are in several networks of lab {spec.name}",
-            "simulate those of each network by themselves: nothing that one sends meets the "
-            "other's",
+            "simulate those of each network by themselves, as nothing that one sends meets the "
+            "other's: `rocelab.simulate_networks`, or `rocelab simulate`",
         )
     return next(iter(networks.values()), spec.network())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pytest
 
 from rocelab.agent.demux import Demux
@@ -13,10 +14,16 @@ from rocelab.agent.nic import NEVER_NS, FrameOutlet
 from rocelab.agent.rc.responder import NAK_SEQUENCE
 from rocelab.base.family import Family
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
+from rocelab.runs.workloadfigures import (
+    iteration_times_ns,
+    workload_figures,
+    workload_headlines,
+)
 from rocelab.traffic.jobparts import parts_of
 from rocelab.traffic.jobresult import JobResult, read_jobs
 from rocelab.wire.headers import IP_OFFSET
@@ -280,3 +287,88 @@ def test_ranks_of_one_server_send_each_other_no_packet_and_end_with_every_byte()
     assert all(rank.received_bytes == 3 * 100_000 * 2 for rank in result.ranks)
     # 22 us before the first packet leaves, and its bytes at 400 Gb/s, on a clock 1,000 times slow.
     assert result.iteration_ns.min() > 1000 * (22_000 + 200_000 * 8 / 400)
+
+
+SMALL = {
+    "model": {
+        "block": "llama",
+        "hidden": 64,
+        "layers": 4,
+        "heads": 4,
+        "ffn": 128,
+        "vocab": 1000,
+        "sequence": 64,
+    },
+    "pipeline": 2,
+    "data": 2,
+    "micro_batches": 4,
+    "gpu_flops": "100G",
+}
+
+
+def workloads(fates: Mapping[str, list[Fate]], *jobs: dict[str, object]) -> Servers:
+    return Servers(plan_jobs(fabric(), [SimulatedJob.model_validate(job) for job in jobs]), fates)
+
+
+def ended(lab: Servers) -> bool:
+    rows = sum(plan.ranks * plan.iterations for plan in lab.plans)
+    return len(lab.told) >= rows and lab.idle
+
+
+def test_flows_begin_at_their_times_on_queue_pairs_of_their_own_over_bad_links() -> None:
+    poisson = {"sizes": "fb-hadoop", "load": "20%", "duration": "20us"}
+    lab = workloads(
+        {"srv1-1": LOSSY}, {"name": "p", "poisson": poisson, "start": "5us", "iterations": 1}
+    )
+    lab.run(lambda: ended(lab))
+    lab.check()
+    (result,) = lab.results()
+    schedule = lab.plan.schedule
+    assert schedule is not None and result.steps is not None
+    begin_ns = int(result.ranks[0].began_ns[0])
+    assert 0 <= begin_ns - 5_000 * DILATION < STEP_NS
+    due_ns = np.array([round(send.at_ns * DILATION) for send in schedule.sends])
+    assert (result.steps.posted_ns[0] - begin_ns == due_ns).all()
+    assert len(lab.plan.ends) == 2 * len(schedule.sends) > 4
+    figures = workload_figures(result, {})
+    assert figures is not None and figures.flow_times is not None
+    assert figures.flow_times.transfers == len(schedule.sends)
+
+
+def test_ranks_of_a_training_job_compute_before_they_send_and_after_the_last() -> None:
+    lab = workloads({}, {"name": "t", "iterations": 2, "training": SMALL})
+    lab.run(lambda: ended(lab))
+    lab.check()
+    (result,) = lab.results()
+    plan = lab.plan
+    assert plan.of_workload is not None and plan.least_ns is not None
+    # Links without a rate add their latency to each step on the longest chain.
+    assert (result.iteration_ns >= plan.least_ns * DILATION * 0.9).all()
+    computed_ns = sum(step.compute_s for step in plan.of_workload.workload.steps) * 1e9
+    assert plan.longest_wait_ns <= computed_ns
+    figures = workload_figures(result, {})
+    assert figures is not None
+    steps = {step.name: step for step in figures.steps}
+    first, last = steps["pass forward 0"], steps["pass backward 1"]
+    assert first.start_ns is not None and first.end_ns is not None and last.start_ns is not None
+    assert 0 < first.start_ns < first.end_ns < last.start_ns
+    assert {line.name for line in workload_headlines(result)} >= {"iteration_time", "tokens"}
+
+
+def test_storage_is_written_at_its_interval_beside_the_job_whose_ranks_write() -> None:
+    ranks = ["srv1-1", "srv1-2"]
+    ring = {"pattern": "allreduce", "ranks": 2, "size": "100KB", "placement": ranks}
+    saved = {"of": "train", "size": "10KB", "storage": ["srv2-2"], "every": "30us"}
+    lab = workloads(
+        {},
+        {"name": "train", "collective": ring},
+        {"name": "save", "iterations": 3, "checkpoint": saved},
+    )
+    lab.run(lambda: ended(lab))
+    lab.check()
+    _, save = lab.results()
+    assert [str(place) for place in save.plan.places] == ["srv1-1:1", "srv1-2:1", "srv2-2:1"]
+    assert save.steps is not None
+    begun_us = (save.steps.posted_ns[0] - save.steps.posted_ns[0].min()) / (1000 * DILATION)
+    assert sorted(set(begun_us.round(3).tolist())) == [0, 30, 60]
+    assert len(iteration_times_ns(save)) == 3

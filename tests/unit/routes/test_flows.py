@@ -301,7 +301,7 @@ def test_a_terminal_and_a_page_show_the_slowdown_by_size(report: SimulationRepor
 
 def test_the_table_of_flows_has_the_slowdown_of_each(tmp_path: Path) -> None:
     simulation = Simulation(SPEC, [job(tmp_path, NS3)])
-    write_flows(simulation, simulation.run(), flow_file(tmp_path / "out.csv", overwrite=True))
+    write_flows([(simulation, simulation.run())], flow_file(tmp_path / "out.csv", overwrite=True))
     rows = list(csv.DictReader((tmp_path / "out.csv").open()))
     assert [row["step"] for row in rows] == ["flow 1", "flow 2", "flow 3", "flow 4"]
     assert [int(row["payload_bytes"]) for row in rows] == [1000000, 1000, 1000, 64]
@@ -320,7 +320,7 @@ def test_the_table_of_flows_has_what_packets_took(
 ) -> None:
     simulation = Simulation(SPEC, [job(tmp_path, NS3)], Options(engine=engine))
     ran, path = simulation.run(), tmp_path / f"out.{suffix}"
-    write_flows(simulation, ran, flow_file(path, overwrite=True))
+    write_flows([(simulation, ran)], flow_file(path, overwrite=True))
     rows = list(csv.DictReader(path.open())) if suffix == "csv" else pq.read_table(path).to_pylist()
     assert [int(row["payload_bytes"]) for row in rows] == [1000000, 1000, 1000, 64]
     assert [float(row["over_ns"]) for row in rows] == pytest.approx((ran.finish_s * 1e9).tolist())
@@ -342,7 +342,7 @@ def test_the_table_of_flows_is_the_same_in_both_formats_and_tells_iterations_apa
     simulation = Simulation(SPEC, [collective_job(JobSpec.model_validate(keys))])
     ran = simulation.run()
     for suffix in ("csv", "parquet"):
-        write_flows(simulation, ran, flow_file(tmp_path / f"out.{suffix}", overwrite=True))
+        write_flows([(simulation, ran)], flow_file(tmp_path / f"out.{suffix}", overwrite=True))
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     written = list(csv.DictReader((tmp_path / "out.csv").open()))
     assert written == [

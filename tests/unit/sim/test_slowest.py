@@ -55,7 +55,7 @@ def test_a_flow_begins_with_its_first_transfer_and_is_as_slow_as_its_slowest(
 ) -> None:
     job = JOB | {"pattern": "allreduce", "iterations": 2}
     simulation = Simulation(spec, [collective_job(JobSpec.model_validate(job))])
-    write_flows(simulation, simulation.run(), flow_file(tmp_path / "flows.csv", overwrite=True))
+    write_flows([(simulation, simulation.run())], flow_file(tmp_path / "flows.csv", overwrite=True))
     rows = defaultdict(list)
     with (tmp_path / "flows.csv").open(newline="") as file:
         for row in csv.DictReader(file):
