@@ -39,7 +39,7 @@ from rocelab.jobs.placement import (
 from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.steps import roofline_s
 from rocelab.jobs.transport import TransportSpec, message_bytes
-from rocelab.jobs.workload import Counts, Workload
+from rocelab.jobs.workload import Workload
 from rocelab.jobs.workloads import JobPlace
 from rocelab.linux.lag import affinity
 from rocelab.planning.fabric import Fabric, Link, Nic
@@ -432,9 +432,15 @@ def _of_workload(
     block = block.on_hosts(None if hosts is None else hosts.ranks)
     job = job.model_copy(update={job.kind: block})
     where = _job_place(fabric, job, places, [len(group) for group in groups], hosts)
+    if block.elsewhere(where.servers[: where.own]) is not None:
+        raise InputError(
+            "it sends in another network too, and on a lab a job is in one",
+            hint="write what it sends there as a job of its own with that network, such as a "
+            f"checkpoint; {SIMULATED}",
+        )
     known = read or block.workload(where)
-    if isinstance(known, Workload) and all(step.counts is Counts.WITHIN for step in known.steps):
-        # All iterations are alike, and ranks repeat one.
+    if isinstance(known, Workload) and known.is_alike:
+        # Ranks repeat one of them.
         known = read or block.workload(replace(where, iterations=1))
     if isinstance(known, FlowList):
         if len(known) > MOST_FLOWS:

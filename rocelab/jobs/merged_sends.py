@@ -27,6 +27,7 @@ from rocelab.jobs.collectives import (
 from rocelab.jobs.in_switch import in_network, in_switch
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
+from rocelab.jobs.ordered import ordered
 from rocelab.jobs.patterns.base import IN_SWITCH, Algorithm
 from rocelab.jobs.patterns.building import PIECE_BYTES
 from rocelab.jobs.patterns.mesh import places
@@ -206,7 +207,8 @@ def workload_of(
         )
     compute_s = job.compute / 1e9
     if sends_in_order(job, iterations, contended=contended):
-        return _ordered(schedule_of(job, group), iterations, compute_s, barrier)
+        planned = schedule_of(job, group)
+        return ordered(planned, iterations, compute_s, barrier=barrier).workload
     phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
     for iteration in range(iterations):
@@ -292,50 +294,6 @@ def _following(pattern: Pattern, merged: Sends) -> Sends:
     if pattern is not Pattern.BROADCAST:
         return merged
     return replace(merged, rounds=1, chain=None, hops=None, fill_bytes=0)
-
-
-def _ordered(schedule: Schedule, iterations: int, compute_s: float, barrier: bool) -> Workload:
-    columns = np.array(
-        [(send.source, send.destination, send.size_bytes) for send in schedule.sends], np.int64
-    ).reshape(-1, 3)
-    source, destination = columns[:, :2].T.astype(np.int32)
-    single = [
-        Sends(source[position], destination[position], columns[position, 2])
-        for position in (slice(send.id, send.id + 1) for send in schedule.sends)
-    ]
-    by_source: dict[int, list[int]] = {send.source: [] for send in schedule.sends}
-    for send in schedule.sends:
-        by_source[send.source].append(send.id)
-        if send.destination in by_source:
-            by_source[send.destination].append(send.id)
-    steps: list[Step] = []
-    first = 0
-    for iteration in range(iterations):
-        pause: dict[int, tuple[int, ...]] = dict.fromkeys(by_source, ())
-        if iteration and barrier:
-            pause = dict.fromkeys(by_source, (len(steps),))
-            name = f"iteration {iteration + 1}, pause"
-            steps.append(
-                Step(name, tuple(range(first, len(steps))), compute_s, iteration=iteration)
-            )
-        elif iteration:
-            for rank, sends in by_source.items():
-                pause[rank] = (len(steps),)
-                name = f"iteration {iteration + 1}, pause of rank {rank}"
-                after = tuple(first + send for send in sends)
-                steps.append(Step(name, after, compute_s, iteration=iteration))
-        first = len(steps)
-        steps += [
-            Step(
-                f"iteration {iteration + 1}, send {send.id}",
-                (*pause[send.source], *(first + before for before in send.after)),
-                sends=single[send.id],
-                iteration=iteration,
-                launches=not send.after,
-            )
-            for send in schedule.sends
-        ]
-    return Workload(schedule.ranks, tuple(steps), ordered=True)
 
 
 def _weighed(sizes: Longs) -> Longs:

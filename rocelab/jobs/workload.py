@@ -7,6 +7,7 @@ thousands of ranks is one step with a few arrays.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -114,3 +115,12 @@ class Workload:
     """Each send has a connection of its own; else all that two ranks send each other share one."""
     warnings: tuple[str, ...] = ()
     """The parts of a trace that were ignored."""
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all iterations are, and none has steps that others lack or waits for the
+        clock."""
+        lengths = Counter(step.iteration for step in self.steps)
+        return len(set(lengths.values())) < 2 and all(
+            step.counts is Counts.WITHIN for step in self.steps
+        )

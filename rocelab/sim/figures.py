@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from rocelab.base.statistics import spread
 from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.steps import roofline_s, shortest_iteration_s
-from rocelab.jobs.workload import Counts, Workload
 from rocelab.jobs.workloads import WorkloadRate
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import LEAVES_OUT
@@ -227,9 +225,9 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
     overlap, so that no chain limits them, and its pauses are not in their times
     (`Simulation.iteration_seconds`).
     """
-    workload, places = simulation.workloads[number], simulation.places[number]
+    workload, places = simulation.stepped[number], simulation.places[number]
     hosts = simulation.rank_hosts(places)
-    if _iterations_differ(workload):
+    if not workload.is_alike:
         return shortest_iteration_s(workload, simulation.nics_bps(places), hosts)
     compiled = simulation.compiled
     nics_bps = simulation.nics_bps(np.arange(simulation.network.nics, dtype=np.int32))
@@ -248,14 +246,6 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
     is_collective = simulation.jobs[number].collective is not None
     chain_s = 0.0 if is_collective else roofline_s(workload, simulation.nics_bps(places), hosts)
     return max(busiest_s, chain_s) / iterations
-
-
-def _iterations_differ(workload: Workload) -> bool:
-    """Whether an iteration has steps that others lack, or waits for the clock."""
-    lengths = Counter(step.iteration for step in workload.steps)
-    return len(set(lengths.values())) > 1 or any(
-        step.counts is not Counts.WITHIN for step in workload.steps
-    )
 
 
 def _headlines(

@@ -22,18 +22,27 @@ NS = 1e9
 
 
 def step_ends_s(simulation: Simulation, outcome: Outcome, number: int) -> list[float]:
-    """When each step of a job was over, inf for never."""
+    """When each step of a job (`Simulation.stepped`) was over, inf for never."""
     first = sum(len(earlier.steps) for earlier in simulation.workloads[:number])
     last = first + len(simulation.workloads[number].steps)
     tasks = simulation.compiled.first_task[first + 1 : last + 1] - 1
-    ends: list[float] = outcome.end_s[tasks].tolist()
-    return ends
+    ends_s: list[float] = outcome.end_s[tasks].tolist()
+    in_order = simulation.in_order.get(number)
+    if in_order is None:
+        return ends_s
+    sends_s = np.array(ends_s)[in_order.ordered.step_of]
+    begins_s, _ = simulation.iteration_spans(outcome)[number]
+    of_steps: list[float] = []
+    for begin_s, row_s in zip(begins_s.tolist(), sends_s, strict=False):
+        row_ns = (row_s - begin_s) * NS
+        of_steps += (in_order.made.step_times(row_ns, row_ns)[1] / NS + begin_s).tolist()
+    return of_steps
 
 
 def parts_of(simulation: Simulation, outcome: Outcome, number: int) -> tuple[TimePart, ...]:
     """The parts of a job's last iteration; none for a collective, a list of flows, or a job that
     never ends."""
-    job, workload = simulation.jobs[number], simulation.workloads[number]
+    job, workload = simulation.jobs[number], simulation.stepped[number]
     ends_s = step_ends_s(simulation, outcome, number)
     if job.workload is None or not _has_dimensions(workload) or np.isinf(ends_s).any():
         return ()
@@ -66,7 +75,7 @@ def latencies_of(
     simulation: Simulation, outcome: Outcome, number: int, seconds: Sequence[float]
 ) -> list[WorkloadRate]:
     """A job's own figures of when its steps were over."""
-    job, workload = simulation.jobs[number], simulation.workloads[number]
+    job, workload = simulation.jobs[number], simulation.stepped[number]
     if job.workload is None or np.isinf(seconds).any():
         return []
     begins_s, _ = simulation.iteration_spans(outcome)[number]

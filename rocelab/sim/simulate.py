@@ -14,7 +14,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -29,7 +29,9 @@ from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob, collective_job
+from rocelab.jobs.labschedule import LabSchedule, lab_schedule
 from rocelab.jobs.merged_sends import MOST_ORDERED, sends_in_order, workload_of
+from rocelab.jobs.ordered import Ordered, ordered
 from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import wire_overhead_bytes
 from rocelab.jobs.placement import Placement
@@ -95,6 +97,15 @@ MOST_LATENCIES = 32
 """The default of a lab without `links.delay`: what ASTRA-sim's published inputs give a network
 dimension; a deep-buffer chassis takes more."""
 
+
+@dataclass(frozen=True, eq=False)
+class InOrder:
+    """A workload whose merged sends are taken apart, as a lab sends them."""
+
+    made: LabSchedule
+    ordered: Ordered
+
+
 _Known = Mapping[str, Workload | FlowList]
 """What jobs do that is known without their steps, by their names."""
 PACKET_OVERHEAD_BYTES = wire_overhead_bytes(Family.IPV4)
@@ -115,6 +126,7 @@ class Simulation:
         lab, spec = spec, _network(spec, jobs)
         self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
         self.seconds: dict[str, float] = {}
+        self.in_order: dict[int, InOrder] = {}
         self._loading_s = 0.0
         if self.options.model is Model.KERNEL:
             spec.scheme.check_simulation()
@@ -147,6 +159,9 @@ class Simulation:
                 for number, job in enumerate(self.jobs)
             )
             _check_sends(self.jobs, self.workloads)
+            self.stepped = self.workloads
+            if self.options.engine is Engine.PACKETS:
+                self._take_apart()
         self._take_paths()
         for number in range(len(self.jobs)):
             if self._is_better_in_order(number):
@@ -157,6 +172,30 @@ class Simulation:
                     for at, workload in enumerate(self.workloads)
                 )
                 self._take_paths()
+
+    def _take_apart(self) -> None:
+        """Let merged workloads send as a lab does, send by send, where these are not too many."""
+        for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
+            if job.workload is None or not _is_merged(workload):
+                continue
+            whole = workload
+            iterations = 1 + max(step.iteration for step in workload.steps)
+            if workload.is_alike:
+                place = replace(self.place(number, self.places[number]), iterations=1)
+                whole = _steps_of(job.workload.workload(place))
+            else:
+                iterations = 1
+            hosts = self.host_model
+            try:
+                made = lab_schedule(whole, 0.0 if hosts is None else hosts.launch_ns / 1e9)
+            except InputError:
+                continue
+            repeated = ordered(made.schedule, iterations, launches=False)
+            self.in_order[number] = InOrder(made, repeated)
+            self.workloads = tuple(
+                repeated.workload if at == number else other
+                for at, other in enumerate(self.workloads)
+            )
 
     def _take_paths(self) -> None:
         """Compile the workloads, and find the paths of their flows."""
@@ -525,8 +564,8 @@ class Simulation:
             (
                 bool(self.is_merged.any()),
                 "merged or pipelined sends",
-                f"use --engine fluid; the packet engine simulates a single collective of at most "
-                f"{MOST_ORDERED:,} sends per iteration, no training, inference or trace",
+                f"use --engine fluid; the packet engine simulates collectives and workloads of at "
+                f"most {MOST_ORDERED:,} sends per iteration",
             ),
             (
                 bool((np.diff(self.whole_paths.start) == 0).any()),
@@ -907,6 +946,15 @@ def _with_ranks(job: SimulatedJob, places: Ints, groups: Sequence[Ints]) -> Simu
         return job
     block = job.workload.placed(len(places) - sum(map(len, groups)))
     return job.model_copy(update={job.kind: block})
+
+
+def _is_merged(workload: Workload) -> bool:
+    """Whether some of its sends are many of a lab, one after the other."""
+    return any(
+        step.sends is not None
+        and (np.max(step.sends.rounds, initial=1) > 1 or step.sends.tokens > 0)
+        for step in workload.steps
+    )
 
 
 def _steps_of(known: Workload | FlowList) -> Workload:
