@@ -20,7 +20,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.helpers.costs", "tests.helpers.measured"]
+pytest_plugins = ["tests.helpers.costs", "tests.helpers.drawing", "tests.helpers.measured"]
 
 for profile, examples in (("suite", 10), ("thorough", 300)):
     settings.register_profile(

@@ -256,6 +256,7 @@ def assert_all_repeats(result: DrillResult) -> None:
     assert len(result.valid_repeats) == 3 or len(result.repeats) == 3 + 20
 
 
+@pytest.mark.long
 def test_an_interrupted_drill_leaves_its_repeats_and_goes_on_from_them(kept: Path) -> None:
     folder, junit = kept.parent / "resumed", kept.parent / "junit.xml"
     options = ("--keep", "--retries", "20", "--out", folder, "--junit", junit)

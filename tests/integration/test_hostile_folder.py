@@ -17,7 +17,7 @@ from rocelab.lab.teardown import take_down
 from tests.helpers.hostile import fill_with_traps, sprung
 from tests.helpers.waiting import RUN_LIMIT_S
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 
 LAB = "t-folder"
 

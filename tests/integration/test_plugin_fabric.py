@@ -34,6 +34,7 @@ def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
         environment.rocelab("down", LAB)
 
 
+@pytest.mark.long
 @pytest.mark.side_by_side
 def test_a_lab_of_a_kind_of_a_package_carries_a_job_and_goes_without_the_package(
     there: PluginEnvironment,

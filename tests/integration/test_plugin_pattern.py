@@ -14,6 +14,7 @@ LAB = "t-halo"
 FILE = f"name: {LAB}\nfabric: {{kind: clos, racks: 2, spines: 1, servers_per_rack: 1}}\n"
 
 
+@pytest.mark.long
 @pytest.mark.few_at_once
 def test_a_lab_carries_its_sends(tmp_path: Path) -> None:
     there = PluginEnvironment.with_package(tmp_path, "lab_halo", POINTS)

@@ -33,6 +33,7 @@ from rocelab.sim.sweep.report import sweep_document
 from rocelab.sim.sweep.sweep_spec import read_sweep
 from tests.helpers import phases_sample
 from tests.helpers.comparison_sample import comparison, run
+from tests.helpers.drawing import with_drawings
 from tests.helpers.replay_page import LIMIT_S, Opener
 from tests.helpers.report_sample import LINK, MS, lab, repeat, result
 from tests.helpers.textboxes import cut, overlapping, text_boxes
@@ -92,7 +93,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in (1, 2)
     ]
     page = tmp_path_factory.mktemp("page") / "report.html"
-    page.write_text(html(drill_document(result(*runs))))
+    with with_drawings():
+        page.write_text(html(drill_document(result(*runs))))
     return page
 
 

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from rocelab.report.renderers.page import html
+from tests.helpers.drawing import with_drawings
 from tests.helpers.long import mostly_long
 from tests.helpers.page_samples import KINDS
 from tests.helpers.replay_page import OPEN_FOLDS
@@ -84,8 +85,9 @@ SMALLEST = """() => Math.min(
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    for name, document in KINDS.items():
-        (folder / f"{name}.html").write_text(html(document()))
+    with with_drawings():
+        for name, document in KINDS.items():
+            (folder / f"{name}.html").write_text(html(document()))
     return {name: folder / f"{name}.html" for name in KINDS}
 
 

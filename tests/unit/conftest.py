@@ -1,4 +1,4 @@
-"""A command line that is run in this process, its signals, and pages without drawings."""
+"""A command line that is run in this process, and its signals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rocelab.base.interruption import WORDS
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
 from rocelab.linux import rights
-from rocelab.report import plots
 
 
 class Outcome:
@@ -40,13 +39,6 @@ def rights_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(rights, "missing_capabilities", lambda: ())
     monkeypatch.setattr(rights, "is_writable", lambda path: True)
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have an empty drawing for each plot: figures are made, but not rendered, which takes
-    most of a page's time. For tests of a page's text whose plots another test draws."""
-    monkeypatch.setattr(plots, "svg", lambda figure, name: f'<svg id="{name}"></svg>')
 
 
 class CommandLine(Protocol):

@@ -157,7 +157,6 @@ def test_a_cell_whose_runs_ended_early_says_how_many_are_missing_and_why() -> No
     assert (status, reason) == (Status.MEASURED, "2 of 3 runs not made: no way to rtsw4")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_every_run_of_a_repeated_cell_is_listed_with_why_it_does_not_count() -> None:
     bad = run(40, 0, problems=("the <clock> jumped",))
     twice = replace(comparison(lambda _: (run(), bad)), repeats=2)
@@ -185,7 +184,6 @@ def test_a_document_reads_back_into_the_same_comparison() -> None:
         from_json(to_json(replace(document, schema_version=99)))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
     document = comparison(refused="spray")
     loads = with_columns(comparison_document(document), "MMR", "BusBW")
@@ -199,7 +197,6 @@ def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
     assert len(anomalies(document)) == 4
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_invalid_cell_is_marked_in_every_table_and_not_dropped() -> None:
     bad = (run(problems=("not valid because of the test",)),)
     document = comparison(lambda cell: bad if cell.scheme.kind == "spray" else (run(),))
@@ -303,7 +300,6 @@ def test_the_command_refuses_what_does_not_fit_before_it_touches_anything(
     assert "whole numbers" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_page_says_whether_the_lab_had_lossless_classes() -> None:
     lossy = comparison()
     assert "There is no PFC" in html(comparison_document(lossy))

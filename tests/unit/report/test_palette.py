@@ -10,6 +10,7 @@ import pytest
 from rocelab.report import palette
 from rocelab.report.palette import CATEGORIES, DARK, LOST
 from rocelab.report.renderers.page import html
+from tests.helpers.drawing import with_drawings
 from tests.helpers.page_samples import KINDS
 
 DRAWING = re.compile(r"<svg.*?</svg>", re.DOTALL)
@@ -36,7 +37,8 @@ def legend(drawing: str) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module", params=KINDS)
 def drawings(request: pytest.FixtureRequest) -> list[str]:
-    return DRAWING.findall(html(KINDS[request.param]()))
+    with with_drawings():
+        return DRAWING.findall(html(KINDS[request.param]()))
 
 
 def test_a_colour_means_one_thing_on_a_page(drawings: list[str]) -> None:

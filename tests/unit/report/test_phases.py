@@ -30,6 +30,7 @@ from rocelab.results.job import Goodput, LinkFigures, SenderGoodput, StepRecords
 from rocelab.results.probes import Event
 from tests.helpers import report_sample
 from tests.helpers.cells import plain_cells
+from tests.helpers.drawing import with_drawings
 from tests.helpers.phases_sample import MS, idle, of_jobs, queue, repeat, result, shared, shares
 from tests.unit.report.test_renderings import Outline
 
@@ -42,7 +43,8 @@ def terminal(drill: DrillResult) -> str:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return html(drill_document(result()))
+    with with_drawings():
+        return html(drill_document(result()))
 
 
 def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
@@ -66,13 +68,13 @@ def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model
     assert "rocelab drill run two-to-one --repeat 1" in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_page_says_how_it_was_made_as_it_was_typed() -> None:
     typed = "rocelab drill run mine/two.yaml --repeat 1 --dilation 2000 --out 'a folder'"
     made = replace(result(), environment=replace(result().environment, command=typed))
     assert "--dilation 2000 --out &#39;a folder&#39;" in html(drill_document(made))
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_same_result_gives_the_same_page(page: str) -> None:
     assert html(drill_document(result())) == page
 
@@ -130,7 +132,6 @@ def test_jobs_of_different_patterns_have_no_difference() -> None:
     assert "%" not in drill_answer(alone, repeat_tables(alone)).sentence
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_the_page() -> None:
     text = terminal(at_once())
     assert re.search(r"idle +shared, job 1 +shared, job 2", text)
@@ -146,7 +147,6 @@ def test_the_terminal_names_what_made_a_run_invalid() -> None:
     assert "1 of 2 repeats of phase idle invalid: a NIC stood idle (repeat 2)" in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_drill_with_a_phase_never_valid_is_not_measured_unless_another_phase_failed() -> None:
     unmeasured = result(repeat(problems=("a NIC stood idle",)))
     assert unmeasured.outcome == "not measured"
@@ -168,7 +168,6 @@ def test_a_drill_whose_phases_were_never_valid_in_one_repeat_is_not_measured() -
     assert result(first, repeat()).outcome == "failed"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
     three = result(repeat(), repeat(30 * MS), repeat(problems=("a <NIC> stood idle",)))
     text = terminal(three)
@@ -194,7 +193,6 @@ def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
     assert '<td class="bad">invalid</td>' in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     assert "Repeats of phase" not in terminal(result(repeat(30 * MS)))
     assert ">outcome<" not in html(drill_document(result(repeat(30 * MS))))
@@ -280,7 +278,6 @@ def test_goodput_is_a_band_with_the_faults_and_the_time_of_each_iteration_below(
     assert [segment[0][1] for segment in spans.get_segments()] == [1, 2]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_every_page_and_document_of_a_drill_names_the_frr_that_ran() -> None:
     environment = replace(result().environment, frr_version="10.3")
     pages = (

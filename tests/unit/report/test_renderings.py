@@ -24,6 +24,7 @@ from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult, FigureSummary
 from rocelab.results.health import HealthReport, SliReport
 from tests.helpers.cells import plain_cells
+from tests.helpers.drawing import with_drawings
 from tests.helpers.report_sample import MS, expecting, repeat, result
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -65,7 +66,8 @@ def terminal(drill: DrillResult, width: int = 120) -> str:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return html(drill_document(result()))
+    with with_drawings():
+        return html(drill_document(result()))
 
 
 def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
@@ -103,6 +105,7 @@ def test_text_from_outside_is_escaped(page: str) -> None:
     assert "<ordinary>" not in page
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_same_result_gives_the_same_page(page: str) -> None:
     assert html(drill_document(result())) == page
 
@@ -114,7 +117,6 @@ def test_a_page_without_a_valid_repeat_gives_the_reason_and_no_figures() -> None
     assert "28.4 ms" not in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_what_does_not_apply_or_was_not_seen_is_said_and_not_drawn() -> None:
     one = repeat(1)
     runs = tuple(replace(run, polarizations=()) for run in one.hashing)
@@ -222,7 +224,6 @@ def test_no_median_hides_a_repeat_that_failed() -> None:
     assert re.search(r"Restored +true +yes +met", text)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
     page = plain_cells(html(drill_document(three())))
     assert "2 valid of 3 repeats, 1 of them failed" in page
@@ -233,7 +234,6 @@ def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
     assert page.count("expectation not met in 1 of 2") == 1
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_figure_that_a_valid_repeat_did_not_measure_says_how_many_did() -> None:
     stuck = replace(repeat(2), overall=replace(repeat(2).overall, full_convergence_ns=None))
     drill = result(repeat(1), stuck)
@@ -241,7 +241,6 @@ def test_a_figure_that_a_valid_repeat_did_not_measure_says_how_many_did() -> Non
     assert "n = 1 of 2" in html(drill_document(drill))
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_truth_says_in_how_many_repeats_it_held() -> None:
     stuck = replace(repeat(2), overall=replace(repeat(2).overall, restored=False))
     assert re.search(r"Restored +in 1 of 2", terminal(result(repeat(1), stuck)))
@@ -250,7 +249,6 @@ def test_a_truth_says_in_how_many_repeats_it_held() -> None:
     )
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_shares_have_a_percent_sign_rates_no_exponent_and_evidence_a_link() -> None:
     slis = (
         SliReport("queue_depth", "of the buffer", 0.8, 1.96e-05, "rtsw1 to ctsw1", 1, 0, 0, ()),
@@ -265,7 +263,6 @@ def test_shares_have_a_percent_sign_rates_no_exponent_and_evidence_a_link() -> N
     assert '<a href="evidence/1-link_loss/">evidence/1-link_loss</a>, /elsewhere.' in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_breaches_of_slis_are_amber_for_no_drill_fails_by_them() -> None:
     slis = (
         SliReport("carrier", "losses of carrier", 0.0, 1.0, "rtsw1", 1, 3, 1, ()),
@@ -279,7 +276,6 @@ def test_breaches_of_slis_are_amber_for_no_drill_fails_by_them() -> None:
     assert 'class="n bad"' not in table and 'class="bad"' not in table
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     alone = result(repeat(1))
     assert not alone.passed

@@ -181,7 +181,6 @@ def test_of_very_many_changes_of_routes_a_mark_is_drawn_where_a_pixel_can_tell()
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("undrawn")
 def test_a_large_page_is_below_5_mb_and_has_every_loss_and_every_change_of_routes() -> None:
     drill = result(*[large(500, 6_000)] * 10)
     page = html(drill_document(drill))

@@ -761,6 +761,7 @@ def test_merged_sends_have_no_flow_completion_times() -> None:
     assert said in terminal_text(beside)
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [

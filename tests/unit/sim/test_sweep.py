@@ -639,6 +639,7 @@ def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) ->
         assert outside not in page
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_name_with_signs_of_mathematics_is_drawn_as_it_is(tmp_path: Path) -> None:
     names = ("$x^{$.csv", "$y$.csv")
     for name in names:
