@@ -42,6 +42,15 @@ def diagnose(
             show_default=False,
         ),
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="For a lab with several networks: the one whose job is diagnosed. By default a "
+            "drill's first.",
+            show_default=False,
+        ),
+    ] = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -63,7 +72,7 @@ def diagnose(
     from rocelab.diagnose.page import drawn
 
     target = None if picture is None else _picture(picture, overwrite=force)
-    report = _read(result, phase)
+    report = _read(result, phase, network)
     with fitting(str(result)):
         diagnosis, case = diagnose_report(report)
         if json:
@@ -76,14 +85,23 @@ def diagnose(
         err().print(f"written: {picture}", markup=False, soft_wrap=True)
 
 
-def _read(path: Path, phase: str | None) -> JobReport:
+def _read(path: Path, phase: str | None, network: str | None) -> JobReport:
     from rocelab.base.documents import read_text
+    from rocelab.base.errors import InputError
     from rocelab.results import drill, job
 
     text = read_text(
         path, hint="give the result.json that `rocelab traffic` or `rocelab drill run` wrote"
     )
-    return job.from_json(text) if phase is None else drill.from_json(text).job_of(phase)
+    if phase is not None:
+        return drill.from_json(text).job_of(phase, network)
+    report = job.from_json(text)
+    if network is not None and not report.is_in(network):
+        raise InputError(
+            f"the job of {path} is not in network {network}",
+            f"it is in {report.network_name}" if report.network_name else "its lab has one network",
+        )
+    return report
 
 
 def _picture(path: Path, *, overwrite: bool) -> OutputFile:

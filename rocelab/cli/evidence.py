@@ -10,7 +10,13 @@ from typing import Annotated
 import typer
 
 from rocelab.base.wording import counted
-from rocelab.cli.arguments import JsonOption, RunningLabArgument, complete_node, running_lab
+from rocelab.cli.arguments import (
+    JsonOption,
+    RunningLabArgument,
+    complete_network,
+    complete_node,
+    running_lab,
+)
 from rocelab.linux.rights import need_root
 from rocelab.report.console import progress_bars, say, write
 
@@ -30,6 +36,16 @@ def evidence(
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="A new folder.", show_default=False),
     ] = ...,  # type: ignore[assignment]
+    network: Annotated[
+        str | None,
+        typer.Option(
+            "--network",
+            metavar="NAME",
+            help="Of a lab with several networks, the one whose nodes are read: all by default.",
+            autocompletion=complete_network,
+            show_default=False,
+        ),
+    ] = None,
     capture: Annotated[
         float,
         typer.Option(
@@ -44,6 +60,7 @@ def evidence(
 
     need_root("reading in nodes")
     chosen = running_lab(lab)
+    chosen = chosen if network is None else chosen.network(network)
     names = nodes or [node.name for node in chosen.fabric.nodes]
     with progress_bars() as progress:
         bundle = collect_evidence(
@@ -52,7 +69,8 @@ def evidence(
     if json:
         write([dumps(asdict(bundle), indent=1), "\n"])
         return
-    what = f"{counted(len(bundle.items), 'file')} of {counted(len(names), 'node')}"
+    which = "" if network is None else f" of network {network}"
+    what = f"{counted(len(bundle.items), 'file')} of {counted(len(names), 'node')}{which}"
     say(f"{what} in {folder} ({bundle.took_s:.1f} s)")
     for gap in bundle.gaps:
         say(f"not there: {gap.file}: {gap.what}: {gap.why}")

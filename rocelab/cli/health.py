@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -15,11 +15,13 @@ import typer
 from rocelab.base.interruption import undone
 from rocelab.base.quantities import Unit
 from rocelab.base.wording import counted
-from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
+from rocelab.cli.arguments import JsonOption, OneRunningLab, complete_network, running_lab
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, out, say, show_blocks, write
 from rocelab.report.document import Column, Table, columns
+from rocelab.report.figures import network_totals
 from rocelab.report.renderers.terminal import rich_table
+from rocelab.results.health import placed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,12 +34,19 @@ if TYPE_CHECKING:
 NS_PER_S = 10**9
 MOST_ROWS = 24
 
-NetworkAt = Callable[[str], str | None]
-"""The network of a place, None in a lab with one."""
-
 
 def health(
     lab: OneRunningLab = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            "--network",
+            metavar="NAME",
+            help="Of a lab with several networks, the one to watch: all by default.",
+            autocompletion=complete_network,
+            show_default=False,
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="One sample, then end.")] = False,
     duration: Annotated[
         str | None,
@@ -96,12 +105,13 @@ def health(
     # A monitor samples at its end: in less than an interval that is the only sample.
     limit_s = 0.99 * spec.interval / NS_PER_S if once else _seconds(duration)
     watched = running_lab(lab)
+    watched = watched if network is None else watched.network(network)
     environment = asdict(environment_of(watched)) if json else None
     report = _watch(watched, spec, limit_s, prometheus, listen, evidence, json)
     if json:
         write([json_dumps({"report": asdict(report), "environment": environment}), "\n"])
     else:
-        print_report(report, watched.fabric.network_at)
+        print_report(report)
     if limit_s is not None and not report.is_healthy:
         raise typer.Exit(1)
 
@@ -184,13 +194,20 @@ def _json_lines() -> Iterator[OnSample]:
 def sample_document(snapshot: Snapshot) -> dict[str, object]:
     """A sample for `--json`: values that are not zero, and those that miss objectives."""
     sample = snapshot.sample
-    breaches = sample.breaches(snapshot.spec)
+    breaches = snapshot.breaches
+    networks = {
+        where: snapshot.places.networks_of(sli, where)
+        for sli, values in sample.values.items()
+        for where in values
+        if snapshot.places.networks
+    }
     return {
         "time_ns": sample.time_ns,
         "span_ns": sample.span_ns,
         "values": {sli.value: dict(values) for sli, values in sample.values.items() if values},
         "breaches": {sli.value: places for sli, places in breaches.items()},
         "gaps": list(sample.gaps),
+        **({"networks": networks} if networks else {}),
     }
 
 
@@ -214,9 +231,10 @@ def view(snapshot: Snapshot) -> RenderableType:
 
     sample, reading = snapshot.sample, snapshot.reading
     rows: dict[str, list[str]] = {}
-    for sli, missed in sample.breaches(snapshot.spec).items():
+    for sli, missed in snapshot.breaches.items():
         for where, value in missed.items():
-            rows.setdefault(where, []).append(f"{sli.value} {value:g}")
+            place = placed(where, snapshot.places.networks_of(sli, where))
+            rows.setdefault(place, []).append(f"{sli.value} {value:g}")
     at = datetime.fromtimestamp(reading.time_ns / NS_PER_S).astimezone()
     packets = sum(port.tx_packets for port in reading.ports.values())
     verb = "is" if len(rows) == 1 else "are"
@@ -231,22 +249,15 @@ def view(snapshot: Snapshot) -> RenderableType:
         f"read in {snapshot.read_s * 1e3:.0f} ms",
         style=style,
     )
-    network_at = snapshot.lab.fabric.network_at
-    places = [(_at(where, network_at), ", ".join(what)) for where, what in rows.items()]
+    places = [(where, ", ".join(what)) for where, what in rows.items()]
     head = columns(Unit.TEXT, "where", "what")
     lines = rich_table(Table("", head, tuple(places), most=MOST_ROWS))
     notes = [Text(gap, style="yellow") for gap in sample.gaps[:MOST_ROWS]]
     return Group(summary, *([lines] if rows else []), *notes)
 
 
-def _at(where: str, network_at: NetworkAt) -> str:
-    """A place, with its network in a lab with several."""
-    network = network_at(where)
-    return where if network is None else f"{where} ({network})"
-
-
-def print_report(report: HealthReport, network_at: NetworkAt) -> None:
-    """Print the report as a table: every SLI with its worst value."""
+def print_report(report: HealthReport) -> None:
+    """Print the report as a table: every SLI with its worst value, and the totals of networks."""
     seconds = (report.ended_ns - report.started_ns) / NS_PER_S
     title = f"lab {report.lab}: {seconds:.1f} s in {report.sampling}"
     head = (
@@ -257,13 +268,13 @@ def print_report(report: HealthReport, network_at: NetworkAt) -> None:
         (
             sli.sli,
             f"{sli.worst:g}",
-            None if sli.objective is None else f"{sli.objective:g}",
+            sli.objective_text("{:g}".format),
             counted(sli.breached_samples, "sample") if sli.breached_samples else None,
-            _at(sli.worst_where or "", network_at),
+            sli.worst_place or "",
         )
         for sli in report.slis
     )
-    show_blocks(Table(title, head, rows))
+    show_blocks(Table(title, head, rows), *network_totals(report))
     for problem in report.problems:
         err().print(problem, style="yellow", markup=False)
     if report.unread_samples:

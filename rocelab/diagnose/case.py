@@ -39,6 +39,11 @@ class Case:
     def fabric(self) -> Fabric:
         return self.report.fabric
 
+    @property
+    def network(self) -> str | None:
+        """The name of the job's network, in a lab with several."""
+        return self.report.network_name
+
     def times(self, lab_ns: float) -> Times:
         """A time of the lab in both clocks."""
         return Times(float(lab_ns), float(lab_ns) / self.report.clock.dilation)

@@ -109,6 +109,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         shown=timed.first + row,
         took=case.times(float(timed.took[row])),
         path=tuple(_path_part(case, link) for link in timed.paths[row]),
+        network=case.network,
     )
 
 

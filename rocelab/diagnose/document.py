@@ -36,13 +36,19 @@ def diagnosis_document(diagnosis: Diagnosis, case: Case, width: int) -> Document
     return Document(
         "",
         (
-            Note(_headline(diagnosis.verdict), Tone.GOOD if is_none else Tone.BAD),
+            Note(
+                _headline(diagnosis.verdict, diagnosis.network),
+                Tone.GOOD if is_none else Tone.BAD,
+            ),
             *_evidence(diagnosis.verdict),
             *(Note(f"the run: {problem}", Tone.CAUTION) for problem in problems),
             *(
                 block
                 for verdict in diagnosis.others
-                for block in (Note(f"also: {_headline(verdict)}"), *_evidence(verdict))
+                for block in (
+                    Note(f"also: {_headline(verdict, diagnosis.network)}"),
+                    *_evidence(verdict),
+                )
             ),
             *(Note(f"note: {note}") for note in diagnosis.notes),
             Section("", (Code("\n".join(heat_map(diagnosis, case, width))),)),
@@ -55,9 +61,10 @@ def _evidence(verdict: CauseVerdict) -> list[Block]:
     return [Items(verdict.evidence)] if verdict.evidence else []
 
 
-def _headline(verdict: CauseVerdict) -> str:
+def _headline(verdict: CauseVerdict, network: str | None) -> str:
     if verdict.cause is Cause.NONE:
-        return "none: the job's plan explains its time"
+        of_network = "" if network is None else f" in network {network}"
+        return f"none: the job's plan explains its time{of_network}"
     if verdict.cause is Cause.INVALID:
         return "invalid: the run exceeded its limits, so there is no verdict on the network; run "
         "it again"
@@ -67,7 +74,8 @@ def _headline(verdict: CauseVerdict) -> str:
     )
     which = "iteration" if len(verdict.iterations) == 1 else "iterations"
     where = f", in {which} {_ranges(verdict.iterations)}" if verdict.iterations else ""
-    return f"{verdict.cause}: {verdict.subject}; {cost}{where}"
+    of_network = "" if network is None else f" of network {network}"
+    return f"{verdict.cause}: {verdict.subject}{of_network}; {cost}{where}"
 
 
 def _ranges(numbers: tuple[int, ...]) -> str:

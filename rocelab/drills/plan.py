@@ -151,6 +151,8 @@ def _uncrossed(phases: Sequence[PlannedPhase]) -> Iterator[str]:
 
 def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
     fabric = _under(lab, phase)
+    if phase.health is not None:
+        phase.health.check_networks([part.network_name for part in lab.networks])
     faults = _faults(lab, phase)
     if phase.programs is not None:
         traffic = phase.programs

@@ -38,11 +38,12 @@ def node_document(feed: Feed, name: str) -> Mapping[str, object]:
         "name": name,
         "role": node.role.name,
         "zone": zone_titles(feed.lab.fabric).get(name),
+        "networks": feed.lab.fabric.networks_of[name],
         "asn": node.asn,
         "loopback": node.loopback,
         "t_ns": reading.time_ns,
         "condition": None if state is None else asdict(state),
-        "interfaces": [_interface(link, link.port(name), reading) for link in links],
+        "interfaces": [_interface(feed, link, link.port(name), reading) for link in links],
         "sessions": peers,
         "problem": problem,
         "daemons": {daemon: handle.daemons().get(daemon) for daemon in daemons},
@@ -57,12 +58,13 @@ def link_document(feed: Feed, name: str) -> Mapping[str, object]:
     reading = _reading(feed)
     return {
         "name": name,
+        "network": feed.lab.fabric.network_of(link.b.node).network_name,
         "tier": link.tier,
         "rate_bps": link.rate_bps,
         "mtu": link.mtu,
         "t_ns": reading.time_ns,
         "session": reading.sessions.get(name),
-        "ends": [_interface(link, port, reading) for port in (link.a, link.b)],
+        "ends": [_interface(feed, link, port, reading) for port in (link.a, link.b)],
     }
 
 
@@ -71,13 +73,14 @@ def _reading(feed: Feed) -> Reading:
     return feed.snapshot.reading
 
 
-def _interface(link: Link, port: Port, reading: Reading) -> Mapping[str, object]:
+def _interface(feed: Feed, link: Link, port: Port, reading: Reading) -> Mapping[str, object]:
     place = port.node, port.interface
     counters = reading.ports.get(place)
     return {
         "node": port.node,
         "interface": port.name,
         "link": link.name,
+        "network": feed.lab.fabric.network_of(link.b.node).network_name,
         "peer": str(link.far(port.node)),
         "address": port.address,
         "mac": port.mac,

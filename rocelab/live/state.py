@@ -126,25 +126,33 @@ class LabState:
     def document(self) -> dict[str, object]:
         """The message `fabric`."""
         titles = zone_titles(self.fabric)
+        zones = {
+            part.network_name or "": zone_titles(part) for part in self.fabric.parts
+        }  # of a lab with several networks
         return {
             "lab": self.fabric.name,
+            "networks": list(zones),
             "read_only": self.read_only,
             "terminal": self.terminal,
             "metrics": METRICS,
             "scheme": self.scheme,
             "schemes": scheme_kinds(),
-            "nodes": [self._node(node, titles) for node in self.fabric.nodes],
+            "nodes": [self._node(node, titles, zones) for node in self.fabric.nodes],
             "links": [self._link(link) for link in self.fabric.links],
             "faults": [document(fault) for fault in self.faults.values()],
             "use": document(self.use) if self.use else None,
         }
 
-    def _node(self, node: Node, titles: Mapping[str, str]) -> Mapping[str, object]:
+    def _node(
+        self, node: Node, titles: Mapping[str, str], zones: Mapping[str, Mapping[str, str]]
+    ) -> Mapping[str, object]:
+        networks = self.fabric.networks_of[node.name]
         return {
             "name": node.name,
             "role": node.role.name,
             "tier": node.role.tier,
             "zone": titles.get(node.name),
+            "networks": {name: zones[name].get(node.name) for name in networks},
             "state": self.conditions.get(node.name, Condition()).state.value,
         }
 
@@ -152,6 +160,7 @@ class LabState:
         ports = (link.a, link.b)
         return {
             "name": link.name,
+            "network": self.fabric.network_of(link.b.node).network_name,
             "a": link.a.node,
             "b": link.b.node,
             "a_interface": link.a.name,

@@ -351,16 +351,6 @@ class Fabric:
         """The network of a switch, and the first one of a server. Raises KeyError."""
         return self._network_of[node]
 
-    def network_at(self, place: str) -> str | None:
-        """The network of a switch or a link, also of a direction, `fsw1:fsw2 to fsw2`; None in a
-        lab with one, and of a server, which may be in several."""
-        name = place.partition(" ")[0]
-        link = self.link_by_name.get(name)
-        node = name if link is None else link.b.node
-        if not self.parts or node not in self.node_by_name or not self.node(node).is_switch:
-            return None
-        return self.network_of(node).network_name
-
     @cached_property
     def networks_of(self) -> dict[str, tuple[str, ...]]:
         """The names of each node's networks, in a lab with several."""

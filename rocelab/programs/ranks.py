@@ -72,16 +72,17 @@ def plan_programs(
         if server not in fabric.node_by_name:
             raise InputError(f"{server} has no NIC in network {fabric.network_name}")
     world = len(servers) * per_server
-    master = servers[0] if fabric.network_name is None else f"{servers[0]}.{fabric.network_name}"
+    network = "" if fabric.network_name is None else f".{fabric.network_name}"
+    names = [f"{server}{network}" for server in servers]
     programs = []
     for rank in range(world):
         index, local = divmod(rank, per_server)
         variables = {
             **_rank_variables(rank, world, local, per_server, index, len(servers)),
             **_interface_variables(fabric, servers[index]),
-            "MASTER_ADDR": master,
+            "MASTER_ADDR": names[0],
             "MASTER_PORT": str(MASTER_PORT),
-            "SERVERS": " ".join(servers),
+            "SERVERS": " ".join(names),
             **(environment or {}),
         }
         programs.append(RankedProgram(rank, servers[index], local, tuple(argv), variables))

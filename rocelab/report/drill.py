@@ -40,6 +40,7 @@ from rocelab.report.figures import (
     figure_rows,
     figures_table,
     health_table,
+    network_totals,
     verdicts_table,
 )
 from rocelab.report.jobs.plots import fair_shares_plot
@@ -298,6 +299,7 @@ def _health(report: HealthReport) -> Section:
                 page_only=True,
             ),
             health_table(report),
+            *network_totals(report),
             *([Note(("Evidence was collected in ", *links, "."))] if links else []),
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rocelab.base.quantities import Unit, formatted, share
 from rocelab.base.wording import of_plural
@@ -125,9 +126,9 @@ def health_table(report: HealthReport) -> Table:
         tuple(
             (
                 sli.sli.replace("_", " "),
-                None if sli.objective is None else f"<= {_sli(sli.objective, sli)}",
+                sli.objective_text(partial(_objective, sli)),
                 _sli(sli.worst, sli),
-                sli.worst_where,
+                sli.worst_place,
                 _breaches(sli),
             )
             for sli in report.slis
@@ -135,10 +136,40 @@ def health_table(report: HealthReport) -> Table:
     )
 
 
+def network_totals(report: HealthReport) -> tuple[Table, ...]:
+    """A row for each network of a lab with several; nothing of another lab."""
+    if not report.networks:
+        return ()
+    table = Table(
+        "Networks",
+        (
+            Column("network"),
+            *columns(Unit.COUNT, "switches", "links", "down", "sessions", "not up"),
+            Column("sent by all ports", Unit.BYTES),
+            *columns(Unit.COUNT, "lost on links", "dropped by queues"),
+            Column("SLIs missed", Unit.TEXT),
+        ),
+        tuple(
+            (
+                *(one.network, one.switches, one.links, one.links_down),
+                *(one.sessions, one.sessions_down, one.sent_bytes),
+                *(one.lost_packets, one.queue_drops),
+                ", ".join(name.replace("_", " ") for name in one.missed) or "none",
+            )
+            for one in report.networks
+        ),
+    )
+    return (table,)
+
+
 def _breaches(sli: SliReport) -> Cell:
     number = sli.breached_samples
     # No drill fails by its SLIs: red is for expectations.
     return number if sli.met else Toned(formatted(number, Unit.COUNT), Tone.CAUTION)
+
+
+def _objective(sli: SliReport, value: float) -> str:
+    return f"<= {_sli(value, sli)}"
 
 
 def _sli(value: float, sli: SliReport) -> str:

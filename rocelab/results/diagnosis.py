@@ -107,6 +107,9 @@ class Diagnosis:
     """Its time."""
     path: tuple[PathPart, ...]
     """Its critical path."""
+    network: str | None = None
+    """The network of the job, in a lab with several: hosts, links and ports are of this one, and
+    nothing is known of another."""
 
 
 _FORMAT = Format(

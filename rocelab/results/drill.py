@@ -273,9 +273,10 @@ class DrillResult(LabDocument):
         """The runs of a phase, one per repeat."""
         return tuple(run for repeat in self.repeats for run in repeat if run.phase == phase)
 
-    def job_of(self, phase: str) -> JobReport:
+    def job_of(self, phase: str, network: str | None = None) -> JobReport:
         """The first job with times of its sends in the first valid run of a phase; if there is
-        none, the first job at all. Raises InputError for a phase without jobs."""
+        none, the first job at all. network: of those in it, in a lab with several. Raises
+        InputError for a phase without jobs there."""
         runs = [run for run in self.runs_of(phase) if run.reports]
         if not runs:
             names = dict.fromkeys(
@@ -286,7 +287,16 @@ class DrillResult(LabDocument):
                 hint=f"it has {listed(names, 'and')}" if names else "its phases send probes",
             )
         run = next((run for run in runs if run.valid), runs[0])
-        return next((job for job in run.reports if job.steps is not None), run.reports[0])
+        reports = [job for job in run.reports if network is None or job.is_in(network)]
+        if not reports:
+            known = list(dict.fromkeys(job.network_name or "" for job in run.reports))
+            raise InputError(
+                f"phase {phase} of the drill {self.name} has no job in network {network}",
+                hint=f"its jobs are in {listed(known, 'and')}"
+                if any(known)
+                else "its lab has one network",
+            )
+        return next((job for job in reports if job.steps is not None), reports[0])
 
     def resolution_of(self, phase: str) -> float:
         """The resolution of a phase's convergence times, ns: that of its coarsest valid run."""

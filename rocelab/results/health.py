@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rocelab.base.wording import counted
+
+
+def placed(where: str, networks: Sequence[str]) -> str:
+    """A place with its networks, which the name of a server's endpoints has already."""
+    return f"{where} ({', '.join(networks)})" if networks and " in " not in where else where
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +23,21 @@ class PlaceBreach:
     worst: float
     worst_ns: int
     total: float
+    networks: tuple[str, ...] = ()
+    """Those that the place belongs to, in a lab with several: of a server's values, those in which
+    its run sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSli:
+    """An SLI in one network of a lab with several, over all samples."""
+
+    network: str
+    objective: float | None
+    worst: float
+    worst_where: str | None
+    breached_samples: int
+    breached_places: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +54,53 @@ class SliReport:
     breached_samples: int
     breached_places: int
     places: tuple[PlaceBreach, ...]
+    networks: tuple[NetworkSli, ...] = ()
+    """The same of each network of a lab with several."""
+    worst_networks: tuple[str, ...] = ()
+    """Those of `worst_where`."""
 
     @property
     def met(self) -> bool:
         return not self.breached_samples
+
+    @property
+    def worst_place(self) -> str | None:
+        """The place of the worst value, with its network in a lab with several."""
+        return None if self.worst_where is None else placed(self.worst_where, self.worst_networks)
+
+    def objective_text(self, text: Callable[[float], str]) -> str | None:
+        """The objective, and those of networks that have another; `text` writes one."""
+        other = {of.network: of.objective for of in self.networks if of.objective != self.objective}
+        common = None if self.objective is None else text(self.objective)
+        if not other:
+            return common
+        others = (
+            f"{name} {'off' if value is None else text(value)}" for name, value in other.items()
+        )
+        return ", ".join((common or "off", *others))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkHealth:
+    """A network of a lab with several: what it has, what was missing in the last sample, and what
+    its ports counted over all samples."""
+
+    network: str
+    switches: int
+    links: int
+    links_down: int
+    sessions: int
+    sessions_down: int
+    sent_packets: int
+    """By all its ports: a packet that crosses three links counts three times."""
+
+    sent_bytes: int
+    lost_packets: int
+    """On its links."""
+
+    queue_drops: int
+    missed: tuple[str, ...]
+    """The SLIs that missed their objective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +130,9 @@ class HealthReport:
     longest_interval_ns: int = 0
     """The longest time between two samples: more than `interval_ns` on a busy machine. A change
     that was reverted between two samples was not seen, except in kernel counters."""
+
+    networks: tuple[NetworkHealth, ...] = ()
+    """Each network of a lab with several that was watched."""
 
     @property
     def sampling(self) -> str:

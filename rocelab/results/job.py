@@ -544,6 +544,15 @@ class JobReport(LabDocument):
             raise
 
     @property
+    def network_name(self) -> str | None:
+        """The network that the job ran in, of a lab with several. Raises as `fabric`."""
+        return self.fabric.network(self.spec.network).network_name
+
+    def is_in(self, network: str) -> bool:
+        """Whether the job ran in a network of that name. Raises as `fabric`."""
+        return self.network_name == network
+
+    @property
     def data_class(self) -> int:
         """The traffic class of the job's data in its lab."""
         return class_of_dscp(self.lab_spec.queues.dscp)[self.spec.transport.dscp]

@@ -691,6 +691,27 @@ def test_hpn_has_its_planes_above_its_segments(look: Looking) -> None:
         assert low < min(frames[f"segment {n}"]["y"] for n in (1, 2))  # type: ignore[index]
 
 
+def test_a_network_of_several_is_shown_alone_with_its_totals_and_its_events(look: Looking) -> None:
+    with planned("two-networks") as (hub, url):
+        page = look.at(url, nodes=12)
+        totals = page.locator("#networks label")
+        expect(totals).to_have_text(
+            ["all", "backend: 4 switches, 12 links", "frontend: 2 switches, 8 links"]
+        )
+        for link, node, port in (("fsw1:fsw2", "fsw1", "fsw2"), ("rtsw1:ctsw1", "rtsw1", "ctsw1")):
+            ends = {"link": link, "node": node, "interface": port, "carrier": False}
+            hub.publish({"kind": "carrier", "t_ns": 10**18, **ends})
+        expect(totals.last).to_have_text("frontend: 2 switches, 8 links, 1 link without carrier")
+        expect(page.locator("#timeline li")).to_have_count(2)
+        totals.last.click()
+        expect(page.locator("#timeline li")).to_have_count(1)
+        expect(page.locator("#timeline li")).to_contain_text("fsw1:fsw2")
+        expect(page.locator("#labels button.node")).to_have_count(8)
+        expect(page.locator(".frame")).to_have_count(0)
+        totals.first.click()
+        expect(page.locator("#labels button.node")).to_have_count(12)
+
+
 SMALLEST_PX = """async (least) => {
     const smallest = () => Math.min(
         ...[...document.querySelectorAll('#labels button.node')].map(

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rocelab.base.errors import InputError
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.faults.base import Timed
@@ -21,8 +23,10 @@ from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
+from rocelab.observe.evidence.bundle import collect_evidence
 from rocelab.observe.health.health_spec import HealthSpec
 from rocelab.observe.health.monitor import HealthMonitor
+from rocelab.results.health import Sli
 from rocelab.routes.path import walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.runs.jobs import run_jobs
@@ -185,12 +189,38 @@ def test_a_fault_of_lossless_classes_is_of_the_network_that_has_them(lab: Runnin
         )
 
 
-def test_health_reads_both_networks(lab: RunningLab) -> None:
-    with HealthMonitor(lab, HealthSpec()) as monitor:
-        monitor.wait(0.0)
-    assert monitor.failure is None
-    assert not monitor.report.unread_samples
-    assert {sli.sli for sli in monitor.report.slis} >= {"queue_depth", "lossless_drops"}
+def test_health_says_in_which_network_a_cable_broke(lab: RunningLab) -> None:
+    flap = CarrierDownSpec.model_validate({"kind": "carrier-down", "link": "fsw1:fsw2"})
+    with ExitStack() as stack:
+        whole, back, front = (
+            stack.enter_context(HealthMonitor(watched, HealthSpec(), asks=True))
+            for watched in (lab, lab.network("backend"), lab.network("frontend"))
+        )
+        injector = stack.enter_context(Injector(lab))
+        fault = flap.resolve(lab.fabric)
+        fault.prepare(lab)
+        fault.inject(lab)
+        fault.restore(lab)
+        injector.restore_all()
+    for monitor in (whole, back, front):
+        assert monitor.failure is None
+    assert whole.report.sli(Sli.FLAPS).worst_place == "fsw1:fsw2 (frontend)"
+    of_back, of_front = whole.report.networks
+    assert "flaps" not in of_back.missed
+    assert "flaps" in of_front.missed
+    assert back.report.sli(Sli.FLAPS).met
+    assert front.report.sli(Sli.FLAPS).places[0].networks == ("frontend",)
+    assert {sli.sli for sli in whole.report.slis} >= {"queue_depth", "lossless_drops"}
+    assert "lossless_drops" not in {sli.sli for sli in front.report.slis}
+
+
+def test_evidence_is_of_the_network_that_is_asked_for(lab: RunningLab, tmp_path: Path) -> None:
+    network = lab.network("frontend")
+    bundle = collect_evidence(network, ["fsw1", "srv1-1"], tmp_path / "bundle", capture_s=0)
+    assert bundle.networks == {"fsw1": ("frontend",), "srv1-1": ("backend", "frontend")}
+    assert not bundle.gaps
+    with pytest.raises(InputError, match="has no node rtsw1"):
+        collect_evidence(network, ["rtsw1"], tmp_path / "other")
 
 
 def test_a_drill_probes_the_network_that_it_names(

@@ -7,6 +7,7 @@ import { METRICS, onTheme, clock, range, scale } from "./format.js";
 import { count } from "./quantities.js";
 import { Impact } from "./impact.js";
 import { Lanes } from "./lanes.js";
+import { Networks } from "./networks.js";
 import { Panel } from "./panel.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { get, keepKey, post } from "./requests.js";
@@ -36,7 +37,8 @@ const view = {
   valueNow: (direction) => view.values[direction] ?? 0,
   isDark: (link) => isDark(view.past ? { carrier: view.past.carrier[link.name] ?? [true, true] } : link),
   linkOf: (name) => fabric.linkBy.get(name),
-  linksOf: (name) => fabric.linksOf.get(name),
+  linksOf: (name) => fabric.linksOf.get(name).filter((link) => networks.has(link.network)),
+  has: (network) => networks.has(network),
   stateOf: (box) => stateOf(box, (node) => (view.past ? view.past.states[node.name] ?? "ok" : node.state)),
   nameOf,
   lab: () => fabric.lab,
@@ -44,6 +46,11 @@ const view = {
 
 keepKey();
 const picture = new Picture($("#stage"), { choose, tipOf: (edge) => tipOf(edge, view), dark: "no carrier" });
+const networks = new Networks($("#networks"), () => {
+  picture.show(networks.part(), view);
+  timeline.redraw();
+  panel.lookAt();
+});
 const terminal = new NodeTerminal($("#terminal"));
 const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
 const scheme = new Scheme($("#scheme"));
@@ -65,7 +72,7 @@ const traffic = new Traffic($("#traffic"), {
 });
 const steps = new Steps($("#steps"), { send: () => traffic.probe(), busiest, pick, impact: $("#impact") });
 const lanes = new Lanes($("#history"), (t) => scrubber.goTo(t));
-const timeline = new Timeline($("#timeline"), { pick, shown: (events) => lanes.show(events), goTo: (t) => scrubber.goTo(t) });
+const timeline = new Timeline($("#timeline"), { pick, has: (event) => networks.hasEvent(event), shown: (events) => lanes.show(events), goTo: (t) => scrubber.goTo(t) });
 const scrubber = new Scrubber($("#scrub"), (past) => {
   view.past = past;
   document.body.classList.toggle("past", past !== null);
@@ -155,6 +162,7 @@ function changed(event) {
     traffic.show(event.user && event);
     showSteps();
   }
+  networks.update();
   picture.redraw();
 }
 
@@ -168,7 +176,8 @@ function start() {
   reach.start(fabric);
   traffic.start(fabric);
   showFaults();
-  picture.show(fabric, view);
+  networks.start(fabric);
+  picture.show(networks.part(), view);
 }
 
 function pick(name) {

@@ -99,7 +99,8 @@ export class Panel {
 
   #node(node) {
     const state = node.condition?.state ?? "down";
-    const facts = [node.role, node.zone, node.asn && `AS ${node.asn}`, node.loopback].filter(Boolean);
+    const several = node.networks.length > 1 && `in ${node.networks.join(" and ")}`;
+    const facts = [node.role, several || node.zone, node.asn && `AS ${node.asn}`, node.loopback].filter(Boolean);
     const daemons = Object.entries(node.daemons).map(([name, pid]) => `${name} ${pid ? `(${pid})` : "is dead"}`);
     const folded = (texts) => Object.entries(texts).flatMap(([name, text]) => [h("h4", {}, name), h("pre", {}, text)]);
     const logs = Object.entries(node.log).map(([name, lines]) => [`${name}, its last lines`, lines.join("\n")]);
@@ -121,9 +122,10 @@ export class Panel {
   }
 
   #ports(node) {
-    return table(`Ports, counted by the kernel, read at ${clock(node.t_ns)}`, ["port", "carrier", "sent", "received", "lost", ""],
-      node.interfaces.map((each) => [
-        this.#choice(each.link, portOf(each.interface, each.peer.split(":")[0])), carrier(each.counters),
+    const several = node.networks.length > 1 ? ["network"] : [];
+    return table(`Ports, counted by the kernel, read at ${clock(node.t_ns)}`, ["port", ...several, "carrier", "sent", "received", "lost", ""],
+      node.interfaces.filter((each) => this.view.has(each.network)).map((each) => [
+        this.#choice(each.link, portOf(each.interface, each.peer.split(":")[0])), ...several.map(() => each.network), carrier(each.counters),
         ...["tx_packets", "rx_packets", "lost"].map((key) => each.counters && count(each.counters[key])),
         this.#capture(each),
       ]));
@@ -183,7 +185,7 @@ export class Panel {
     return {
       state: [
         h("p", {}, ...this.#carrier(known), " ", session),
-        h("p", { class: "muted" }, `${rate(link.rate_bps)} as planned · ${rate(known?.lab_rate_bps ?? 0)} in the lab · MTU ${link.mtu}`),
+        h("p", { class: "muted" }, `${link.network ? `${link.network} · ` : ""}${rate(link.rate_bps)} as planned · ${rate(known?.lab_rate_bps ?? 0)} in the lab · MTU ${link.mtu}`),
         this.#values(known),
       ],
       facts: this.#tabs({

@@ -20,8 +20,10 @@ export function kindOf(event) {
 export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions", routes: "routes", node: "states", scheme: "schemes", job: "jobs", note: "notes" };
 
 export class Timeline {
-  // `shown` gets all events that are kept; `goTo`: an instant was chosen.
-  constructor(section, { pick, shown, goTo }) {
+  // `has`: whether an event is to be shown; `shown` gets those that are kept; `goTo`: an instant was
+  // chosen.
+  constructor(section, { pick, has, shown, goTo }) {
+    this.has = has;
     this.shown = shown;
     this.goTo = goTo;
     this.open = new Set();
@@ -72,10 +74,11 @@ export class Timeline {
   }
 
   #draw() {
-    this.shown(this.events);
+    const events = this.events.filter(this.has);
+    this.shown(events);
     const rows = [];
     let from = null;
-    for (const event of together(this.events)) {
+    for (const event of together(events)) {
       if (event.kind === "fault") from = { event, row: null, effects: [] };
       const isEffect = from && event !== from.event && EFFECTS.has(event.kind) && event.t_ns - from.event.t_ns < NEAR_NS;
       if (isEffect) from.effects.push(event);

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rocelab.agent.live import unpacked
@@ -52,6 +52,8 @@ class Evidence:
     capture_s: float
     items: tuple[Item, ...]
     gaps: tuple[Gap, ...]
+    networks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those of each node, in a lab with several."""
 
 
 def collect_evidence(
@@ -138,6 +140,11 @@ class Collection:
             capture_s=self._capture_s,
             items=tuple(item for shelf in every for item in shelf.items),
             gaps=tuple(gap for shelf in every for gap in shelf.gaps),
+            networks={
+                name: networks
+                for name in self._shelves
+                if (networks := self._lab.whole.fabric.networks_of[name])
+            },
         )
         index = json.dumps(asdict(evidence), indent=1) + "\n"
         self._folder.replace(INDEX, index, 0o600)
@@ -178,7 +185,7 @@ def _new_folder(place: OutputPlace) -> Folder:
 def _collect_lab(lab: RunningLab, nodes: Sequence[str], shelf: EvidenceFolder) -> None:
     """Collect what belongs to the whole lab: record, spec, injected faults, queues, agents,
     machine."""
-    files = LabFiles(lab.name)
+    files, lab = LabFiles(lab.name), lab.whole
     shelf.keep("record.json", "the lab's record", files.record.read_bytes)
     spec = lab.fabric.spec.model_dump(mode="json", exclude_none=True)
     shelf.keep("spec.json", "what the lab was made from", lambda: json.dumps(spec, indent=1))

@@ -6,13 +6,16 @@ sample with `objective(sli)`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from rocelab.base.errors import InputError
 from rocelab.base.units import DurationNs
+from rocelab.base.wording import name_hint
 from rocelab.labfile.base import MS, SECOND, SpecModel
 from rocelab.results.health import Sli
 
@@ -72,13 +75,9 @@ Objective = Annotated[float | None, Field(ge=0, le=10**12), BeforeValidator(_off
 Share = Annotated[float | None, Field(ge=0, le=1), BeforeValidator(_off)]
 
 
-class HealthSpec(SpecModel):
-    """How often a lab is sampled, and the objectives of its SLIs; `off` disables one."""
+class Objectives(SpecModel):
+    """The largest acceptable value of each SLI; `off` disables one."""
 
-    interval: Annotated[
-        DurationNs,
-        Field(ge=100 * MS, le=60 * SECOND, description="between two samples"),
-    ] = SECOND
     link_loss: Annotated[Objective, Field(description="packets lost on a link per sample")] = (
         DEFINITIONS[Sli.LINK_LOSS].default
     )
@@ -122,12 +121,48 @@ class HealthSpec(SpecModel):
     watchdog_events: Annotated[
         Objective, Field(description="queues that the PFC watchdog frees at a port per sample")
     ] = DEFINITIONS[Sli.WATCHDOG_EVENTS].default
+
+    def objective_of(self, sli: Sli) -> float | None:
+        """The largest acceptable value, None if the SLI is off."""
+        value: float | None = getattr(self, sli.value)
+        return value
+
+
+class HealthSpec(Objectives):
+    """How often a lab is sampled, and the objectives of its SLIs; `off` disables one."""
+
+    interval: Annotated[
+        DurationNs,
+        Field(ge=100 * MS, le=60 * SECOND, description="between two samples"),
+    ] = SECOND
     evidence: Annotated[
         int,
         Field(ge=0, le=32, description="bundles of evidence at most, one per SLI; 0 for none"),
     ] = 4
+    networks: Annotated[
+        dict[str, Objectives],
+        Field(description="other objectives of a network of a lab with several, by its name"),
+    ] = Field(default_factory=dict)
 
-    def objective(self, sli: Sli) -> float | None:
-        """The largest acceptable value, None if the SLI is off."""
-        value: float | None = getattr(self, sli.value)
-        return value
+    def objective(self, sli: Sli, networks: Sequence[str] = ()) -> float | None:
+        """The largest acceptable value at a place that belongs to `networks`, None if the SLI is
+        off there. Of several networks the strictest counts."""
+        limits = [self._of_network(sli, name) for name in networks] or [self.objective_of(sli)]
+        return min((value for value in limits if value is not None), default=None)
+
+    def _of_network(self, sli: Sli, network: str) -> float | None:
+        block = self.networks.get(network)
+        is_own = block is not None and sli.value in block.model_fields_set
+        return (block if block is not None and is_own else self).objective_of(sli)
+
+    def check_networks(self, names: Sequence[str | None]) -> None:
+        """Raises InputError if it has objectives of a network that is not one of the lab's,
+        `names`."""
+        known = [name for name in names if name is not None]
+        for name in self.networks:
+            if name not in known:
+                raise InputError(
+                    f"health.networks has objectives of network {name}, which the lab does not "
+                    "have",
+                    name_hint(name, known) or "it has one network: write its objectives in health",
+                )

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +25,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.observe.evidence.bundle import Collection
 from rocelab.observe.health.endpoints import LOOK_INTERVAL_S
 from rocelab.observe.health.health_spec import HealthSpec
+from rocelab.observe.health.networks import network_totals
 from rocelab.observe.health.reading import HealthReader, Reading
 from rocelab.observe.health.report import Account
 from rocelab.observe.health.sample import Places, Sample, compare
@@ -49,6 +50,13 @@ class Snapshot:
     breached_samples: Mapping[Sli, int]
     samples: int
     read_s: float
+    breached_in: Mapping[str, Mapping[Sli, int]] = field(default_factory=dict)
+    """`breached_samples` of each network of a lab with several."""
+
+    @property
+    def breaches(self) -> dict[Sli, dict[str, float]]:
+        """The newest sample's values that miss their objective."""
+        return self.sample.breaches(self.spec, self.places.networks_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +85,23 @@ class HealthMonitor:
         asks: bool = False,
         on_sample: OnSample | None = None,
     ) -> None:
-        """`evidence` is a folder for bundles; `evidence_later` postpones them until
+        """`lab`: a network of a lab with several is watched alone (`RunningLab.network`).
+        `evidence` is a folder for bundles; `evidence_later` postpones them until
         `collect_evidence`. `asks`: whether daemons are asked too, as `rocelab status` does, which
         takes time that a measured run has not. `on_sample` is called after each sample, on the
-        monitor's thread; an exception in it ends the monitoring."""
+        monitor's thread; an exception in it ends the monitoring. Raises InputError if the lab lacks
+        a network that `spec` has objectives of."""
         self._lab = lab
         self._spec = spec or HealthSpec()
+        self._spec.check_networks([part.network_name for part in lab.whole.fabric.networks])
         self._folder = OutputPlace(evidence) if isinstance(evidence, Path) else evidence
         self._later = evidence_later
         self._put_off: list[_Breach] = []
         self._on_sample = on_sample
         self._places = Places(lab.fabric)
         self._reader = HealthReader(lab, asks=asks)
-        self._account = Account(self._spec)
+        places = self._places
+        self._account = Account(self._spec, places.networks, places.networks_of)
         self._collected: dict[Sli, OutputPlace] = {}
         self._collectors = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evidence")
         self._cpu_s = 0.0
@@ -104,7 +116,7 @@ class HealthMonitor:
         up, OSError if it cannot be read."""
         self._reader.__enter__()
         try:
-            self._before = self._reader.read()
+            self._before = self._first = self._reader.read()
         except BaseException:
             self._reader.__exit__(None, None, None)
             raise
@@ -134,6 +146,9 @@ class HealthMonitor:
             evidence=tuple(str(folder) for folder in self._collected.values()),
             unread_samples=self._account.unread_samples,
             longest_interval_ns=self._account.longest_interval_ns,
+            networks=network_totals(
+                self._lab.fabric, self._first, self._before, self._account.missed
+            ),
         )
 
     def collect_evidence(self) -> None:
@@ -199,6 +214,10 @@ class HealthMonitor:
                     counts,
                     self._account.samples,
                     read_s,
+                    {
+                        name: {sli: self._account.breached_samples(sli, name) for sli in Sli}
+                        for name in self._places.networks
+                    },
                 )
             )
 
@@ -215,8 +234,10 @@ class HealthMonitor:
         )
         folder = self._folder / f"{len(self._collected) + 1}-{sli.value}"
         self._collected[sli] = folder
-        objective = self._spec.objective(sli)
-        why = f"{sli.value} was {places[worst[0]]:g} at {worst[0]}; the objective is {objective:g}"
+        networks = self._places.networks_of(sli, worst[0])
+        objective = self._spec.objective(sli, networks)
+        where = f"{worst[0]} of network {' and '.join(networks)}" if networks else worst[0]
+        why = f"{sli.value} was {places[worst[0]]:g} at {where}; the objective is {objective:g}"
         breach = _Breach(tuple(nodes[:MOST_NODES]), folder, why, time_ns)
         if self._later:
             self._put_off.append(breach)

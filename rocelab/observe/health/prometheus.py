@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from rocelab.agent.live import LiveCounters
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import output_file
+from rocelab.observe.health.endpoints import split_endpoint
 from rocelab.observe.health.health_spec import LOSSLESS_SLIS
 from rocelab.observe.health.monitor import Snapshot
 from rocelab.planning.queues import lab_rate_bps
@@ -44,7 +45,7 @@ _ENDPOINT_COUNTERS = {
 }
 """Name and help by field of `LiveCounters`."""
 
-_DIRECTION = ("lab", "link", "towards")
+_DIRECTION = ("link", "towards")
 
 
 class HealthCollector(Collector):
@@ -135,36 +136,60 @@ def _gauge(name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"rocelab_{name}", about, labels=labels)
 
 
+class _Labels:
+    """The labels that begin those of each metric: the lab and, of a lab with several networks, the
+    network."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._lab = snapshot.lab.name
+        self._fabric = snapshot.lab.fabric
+        self.is_one = not snapshot.places.networks
+
+    def names(self, *others: str) -> tuple[str, ...]:
+        return ("lab", *others) if self.is_one else ("lab", "network", *others)
+
+    def values(self, network: str, *others: str) -> tuple[str, ...]:
+        return (self._lab, *others) if self.is_one else (self._lab, network, *others)
+
+    def of(self, switch: str, *others: str) -> tuple[str, ...]:
+        """The values of what belongs to a switch."""
+        return self.values(self._fabric.network_of(switch).network_name or "", *others)
+
+
 def _links(snapshot: Snapshot) -> Iterator[Metric]:
     lab, reading = snapshot.lab, snapshot.reading
-    lost = _counter("link_lost_packets", "Packets sent and not received at the far end", _DIRECTION)
-    packets = _counter("link_sent_packets", "Packets sent onto the link", _DIRECTION)
-    size = _counter("link_sent_bytes", "Bytes sent onto the link", _DIRECTION)
+    of_lab = _Labels(snapshot)
+    names, of_link = of_lab.names(*_DIRECTION), of_lab.names("link")
+    lost = _counter("link_lost_packets", "Packets sent and not received at the far end", names)
+    packets = _counter("link_sent_packets", "Packets sent onto the link", names)
+    size = _counter("link_sent_bytes", "Bytes sent onto the link", names)
     for direction in lab.fabric.directed_links:
-        labels = (lab.name, direction.name, direction.receiver)
+        labels = of_lab.of(direction.link.b.node, direction.name, direction.receiver)
         lost.add_metric(labels, reading.lost.get(direction, 0))
         port = reading.ports.get((direction.sender, direction.port.interface))
         if port is not None:
             packets.add_metric(labels, port.tx_packets)
             size.add_metric(labels, port.tx_bytes)
-    up = _gauge("link_up", "Whether both ends have carrier", ("lab", "link"))
-    flaps = _counter("link_carrier_losses", "Losses of carrier", ("lab", "link"))
+    up = _gauge("link_up", "Whether both ends have carrier", of_link)
+    flaps = _counter("link_carrier_losses", "Losses of carrier", of_link)
     for link in lab.fabric.links:
         ends = [reading.ports.get((port.node, port.interface)) for port in (link.a, link.b)]
         seen = [port for port in ends if port is not None]
         if seen:
-            up.add_metric((lab.name, link.name), all(port.carrier for port in seen))
+            labels = of_lab.of(link.b.node, link.name)
+            up.add_metric(labels, all(port.carrier for port in seen))
             losses = max(port.carrier_losses for port in seen)
-            flaps.add_metric((lab.name, link.name), losses)
-    rate = _gauge("link_rate_bytes_per_second", "Each way, in the lab's time", ("lab", "link"))
+            flaps.add_metric(labels, losses)
+    rate = _gauge("link_rate_bytes_per_second", "Each way, in the lab's time", of_link)
     for link in lab.fabric.links:
         bytes_per_s = lab_rate_bps(link, lab.fabric.spec.dilation) / 8
-        rate.add_metric((lab.name, link.name), bytes_per_s)
+        rate.add_metric(of_lab.of(link.b.node, link.name), bytes_per_s)
     yield from (lost, packets, size, up, flaps, rate)
 
 
 def _queues(snapshot: Snapshot) -> Iterator[Metric]:
-    labels = (*_DIRECTION, "class")
+    of_lab = _Labels(snapshot)
+    labels = of_lab.names(*_DIRECTION, "class")
     packets = _counter("queue_packets", "Packets that entered the queue", labels)
     dropped = _counter("queue_dropped_packets", "Packets that did not fit the buffer", labels)
     marked = _counter("queue_marked_packets", "Packets marked with CE by this queue", labels)
@@ -178,7 +203,7 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
         for number, queue in queues.items():
             if not queue.packets and not queue.dropped_packets:
                 continue
-            values = (snapshot.lab.name, link.name, link.receiver, str(number))
+            values = of_lab.of(link.link.b.node, link.name, link.receiver, str(number))
             packets.add_metric(values, queue.packets)
             dropped.add_metric(values, queue.dropped_packets)
             marked.add_metric(values, queue.marked)
@@ -187,10 +212,10 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
                 ce.add_metric(values, queue.ce_out)
             if queue.on_arrival is not None:
                 deepest_seen.add_metric(values, queue.on_arrival.max_bytes)
-    buffer = _gauge("queue_buffer_bytes", "Buffer limit of a switch port", ("lab",))
-    limits = {network.spec.queues.buffer for network in snapshot.lab.fabric.networks}
-    if len(limits) == 1:  # no one number is that of networks that differ
-        buffer.add_metric((snapshot.lab.name,), limits.pop())
+    buffer = _gauge("queue_buffer_bytes", "Buffer limit of a switch port", of_lab.names())
+    for network in snapshot.lab.fabric.networks:
+        name = network.network_name or ""
+        buffer.add_metric(of_lab.values(name), network.spec.queues.buffer)
     yield from (packets, dropped, marked, ce, depth, deepest_seen, buffer)
 
 
@@ -220,33 +245,40 @@ def _lossless(snapshot: Snapshot) -> Iterator[Metric]:
     pauses = snapshot.reading.pauses
     if pauses is None:
         return
-    lab, labels = snapshot.lab.name, ("lab", "node", "interface", "class")
+    lab, of_lab = snapshot.lab.name, _Labels(snapshot)
+    labels = of_lab.names("node", "interface", "class")
     alive = _gauge("pfc_process_up", "Whether the PFC process runs", ("lab",))
     alive.add_metric((lab,), pauses.is_alive)
     yield alive
-    places = {
-        (lab, port.node, port.port.interface, str(traffic_class)): counters
+    places = snapshot.places
+    classes = {
+        of_lab.of(
+            places.directed_links[places.sent_by[str(port)]].link.b.node,
+            *(port.node, port.port.interface, str(traffic_class)),
+        ): counters
         for (port, traffic_class), counters in pauses.classes.items()
     }
     for make, fields in ((_counter, _PFC_COUNTERS), (_gauge, _PFC_GAUGES)):
         for field, (name, about) in fields.items():
             family = make(f"pfc_{name}", about, labels)
-            for values, counters in places.items():
+            for values, counters in classes.items():
                 family.add_metric(values, getattr(counters, field))
             yield family
     seconds = _counter("pfc_rx_pause_duration_seconds", "Time paused, in the lab's clock", labels)
     longest = _gauge("pfc_rx_pause_longest_seconds", "The longest pause of all this time", labels)
-    for values, counters in places.items():
+    for values, counters in classes.items():
         seconds.add_metric(values, counters.paused_ns / 1e9)
         longest.add_metric(values, counters.longest_ns / 1e9)
     yield from (seconds, longest)
 
 
 def _endpoints(snapshot: Snapshot) -> Iterator[Metric]:
+    of_lab = _Labels(snapshot)
     for field, (name, about) in _ENDPOINT_COUNTERS.items():
-        family = _counter(f"endpoint_{name}", about, ("lab", "server"))
-        for server, counters in snapshot.reading.endpoints.items():
-            family.add_metric((snapshot.lab.name, server), _field(counters, field))
+        family = _counter(f"endpoint_{name}", about, of_lab.names("server"))
+        for endpoint, counters in snapshot.reading.endpoints.items():
+            server, networks = split_endpoint(endpoint)
+            family.add_metric(of_lab.values(",".join(networks), server), _field(counters, field))
         yield family
 
 
@@ -256,29 +288,37 @@ def _field(counters: LiveCounters, name: str) -> int:
 
 
 def _control_plane(snapshot: Snapshot) -> Iterator[Metric]:
-    lab = snapshot.lab.name
-    routes = _gauge("routes_incomplete", "Routes missing or too narrow", ("lab", "node"))
+    of_lab, links = _Labels(snapshot), snapshot.lab.fabric.link_by_name
+    routes = _gauge("routes_incomplete", "Routes missing or too narrow", of_lab.names("node"))
     for node, number in snapshot.reading.routes_incomplete.items():
-        routes.add_metric((lab, node), number)
-    sessions = _gauge("bgp_session_up", "Whether both ends say established", ("lab", "link"))
+        routes.add_metric(of_lab.of(node, node), number)
+    sessions = _gauge("bgp_session_up", "Whether both ends say established", of_lab.names("link"))
     for link, is_up in snapshot.reading.sessions.items():
-        sessions.add_metric((lab, link), is_up)
+        sessions.add_metric(of_lab.of(links[link].b.node, link), is_up)
     yield from (routes, sessions)
 
 
 def _slis(snapshot: Snapshot) -> Iterator[Metric]:
-    lab = snapshot.lab.name
-    objectives = _gauge("sli_objective", "The largest allowed value", ("lab", "sli"))
-    worst = _gauge("sli_worst", "The worst value of the newest sample", ("lab", "sli"))
-    breached = _counter("sli_breached_samples", "Samples that missed it", ("lab", "sli"))
+    of_lab, places = _Labels(snapshot), snapshot.places
+    names = of_lab.names("sli")
+    objectives = _gauge("sli_objective", "The largest allowed value", names)
+    worst = _gauge("sli_worst", "The worst value of the newest sample", names)
+    breached = _counter("sli_breached_samples", "Samples that missed it", names)
     measured = frozenset(Sli) if snapshot.reading.pauses else frozenset(Sli) - LOSSLESS_SLIS
     for sli in (sli for sli in Sli if sli in measured):
-        objective = snapshot.spec.objective(sli)
-        if objective is not None:
-            objectives.add_metric((lab, sli.value), objective)
-        values = snapshot.sample.values[sli]
-        worst.add_metric((lab, sli.value), max(values.values(), default=0))
-        breached.add_metric((lab, sli.value), snapshot.breached_samples[sli])
+        for network in places.networks or ("",):
+            labels = of_lab.values(network, sli.value)
+            objective = snapshot.spec.objective(sli, (network,))
+            if objective is not None:
+                objectives.add_metric(labels, objective)
+            values = [
+                value
+                for where, value in snapshot.sample.values[sli].items()
+                if of_lab.is_one or network in places.networks_of(sli, where)
+            ]
+            worst.add_metric(labels, max(values, default=0))
+            counts = snapshot.breached_samples if of_lab.is_one else snapshot.breached_in[network]
+            breached.add_metric(labels, counts[sli])
     yield from (objectives, worst, breached)
 
 

@@ -15,7 +15,6 @@ from typing import Self
 
 from rocelab.agent.live import LiveCounters
 from rocelab.base.errors import ExpectationError
-from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.maps import ImpairmentCounters
 from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
 from rocelab.dataplane.queues.engine import read_engine
@@ -24,7 +23,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import namespaces
 from rocelab.linux.counters import Place, PortCounters
-from rocelab.observe.health.endpoints import EndpointTracker
+from rocelab.observe.health.endpoints import EndpointTracker, split_endpoint
 from rocelab.observe.health.health_spec import LOSSLESS_SLIS
 from rocelab.observe.health.losses import LossTracker
 from rocelab.observe.health.ports import PortReader, PortReading
@@ -63,6 +62,8 @@ class Reading:
     """Packets that one end of a link sent and the other did not receive, by direction."""
 
     endpoints: Mapping[str, LiveCounters]
+    """By the names of endpoints (`rocelab.observe.health.endpoints`)."""
+
     routes_incomplete: Mapping[str, int]
     """By switch."""
 
@@ -99,7 +100,7 @@ class HealthReader:
         self._routes: dict[str, RouteReader] = {}
         self._carrier: dict[str, tuple[bool, ...]] = {}
         self._cleanup = ExitStack()
-        self.endpoints = EndpointTracker(self._files)
+        self.endpoints = EndpointTracker(self._files, lab.whole.fabric)
 
     def __enter__(self) -> Self:
         """Raises InputError if the lab is not up, OSError if it cannot be read."""
@@ -135,7 +136,7 @@ class HealthReader:
                 for network, plan in zip(networks, self.plans, strict=True)
                 if plan.lossless_classes and plan.ports
             ]
-            self._impairments = Impairments(self._fabric, self._files)
+            self._impairments = self._lab.impairments
             self._losses = LossTracker(self._fabric, queues_in_clsact=QueueEngine.BPF in engines)
             self._sessions: SessionReader | PolledSessions = (
                 SessionReader(self._fabric)
@@ -216,13 +217,22 @@ class HealthReader:
             ports=ports,
             queues=queues,
             lost=lost,
-            endpoints=self.endpoints.totals(),
+            endpoints={
+                name: counters
+                for name, counters in self.endpoints.totals().items()
+                if self._is_watched(name)
+            },
             routes_incomplete=incomplete,
             sessions=sessions,
             gaps=tuple(dict.fromkeys((*gaps, *self._sessions.gaps))),
             pauses=pauses,
             monotonic_ns=monotonic_ns,
         )
+
+    def _is_watched(self, endpoint: str) -> bool:
+        """Whether a server's run sends in the network that is watched, if it is one of several."""
+        name = self._fabric.network_name
+        return name is None or name in split_endpoint(endpoint)[1]
 
     def _lossless(self) -> PauseReading | None:
         if not self._pauses:
@@ -247,6 +257,8 @@ class HealthReader:
     def _on_wire(self) -> Mapping[DirectedLink, ImpairmentCounters]:
         """The counters of impaired cables; empty while a fault is being set or cleared."""
         try:
-            return self._impairments.counters()
+            counters = self._impairments.counters()
         except OSError:
             return {}
+        links = self._fabric.link_by_name
+        return {link: counted for link, counted in counters.items() if link.name in links}

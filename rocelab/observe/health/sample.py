@@ -6,12 +6,13 @@ Pure. A `Sample` holds only values that are not zero.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.agent.live import LiveCounters
 from rocelab.linux.counters import DepthCounters, QueueCounters
+from rocelab.observe.health.endpoints import split_endpoint
 from rocelab.observe.health.health_spec import DEFINITIONS, LEAST_PACKETS, HealthSpec, PlaceKind
 from rocelab.observe.health.reading import PauseReading, Reading
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
@@ -23,6 +24,14 @@ _SILENT = LiveCounters()
 
 Values = Mapping[Sli, Mapping[str, float]]
 """Values that are not zero, by SLI and place."""
+
+NetworksOf = Callable[[Sli, str], tuple[str, ...]]
+"""The networks that a place of an SLI belongs to; none in a lab with one."""
+
+
+def one_network(sli: Sli, where: str) -> tuple[str, ...]:
+    """The networks of a place in a lab with one: none."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -54,10 +63,35 @@ class Places:
             case PlaceKind.LINK:
                 return _ends(self.fabric.link_by_name[where])
             case PlaceKind.SERVER:
-                links = self.fabric.links_of[where]
-                return (where, *dict.fromkeys(link.far(where).node for link in links))
+                server, _ = split_endpoint(where)
+                links = self.fabric.links_of[server]
+                return (server, *dict.fromkeys(link.far(server).node for link in links))
             case PlaceKind.SWITCH:
                 return (where,)
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The names of the networks of a lab with several, or that of the one that the fabric
+        is."""
+        names = (part.network_name for part in self.fabric.networks)
+        return tuple(name for name in names if name is not None)
+
+    def networks_of(self, sli: Sli, where: str) -> tuple[str, ...]:
+        """The networks that a place belongs to; none in a lab with one."""
+        if not self.fabric.parts:
+            return self.networks
+        match DEFINITIONS[sli].of:
+            case PlaceKind.DIRECTION:
+                return self._network_of(self.directed_links[where].link.b.node)
+            case PlaceKind.LINK:
+                return self._network_of(self.fabric.link_by_name[where].b.node)
+            case PlaceKind.SERVER:
+                return split_endpoint(where)[1]
+            case PlaceKind.SWITCH:
+                return self._network_of(where)
+
+    def _network_of(self, switch: str) -> tuple[str, ...]:
+        return (self.fabric.network_of(switch).network_name or "",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +103,18 @@ class Sample:
     values: Values
     gaps: tuple[str, ...] = ()
 
-    def breaches(self, spec: HealthSpec) -> dict[Sli, dict[str, float]]:
+    def breaches(
+        self, spec: HealthSpec, networks_of: NetworksOf = one_network
+    ) -> dict[Sli, dict[str, float]]:
         """The values that miss their objective, by SLI and place; other SLIs are left out."""
         breaches = {}
         for sli, values in self.values.items():
-            objective = spec.objective(sli)
-            if objective is None:
-                continue
-            missed = {where: value for where, value in values.items() if value > objective}
+            missed = {
+                where: value
+                for where, value in values.items()
+                if (objective := spec.objective(sli, networks_of(sli, where))) is not None
+                and value > objective
+            }
             if missed:
                 breaches[sli] = missed
         return breaches

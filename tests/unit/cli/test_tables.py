@@ -128,9 +128,7 @@ def show_health() -> None:
         SliReport(sli.value, "packets", 0.5, 1_234_567.0, where, 1, 123, 1, ())
         for sli in DEFINITIONS
     ]
-    print_health(
-        HealthReport(LONG, 0, 10**12, 10**9, 999, tuple(slis), (), 1.0), lambda place: None
-    )
+    print_health(HealthReport(LONG, 0, 10**12, 10**9, 999, tuple(slis), (), 1.0))
 
 
 def show_reachability() -> None:

@@ -23,7 +23,10 @@ from rocelab.diagnose.document import diagnosis_document, heat_map, path_table
 from rocelab.diagnose.losses import lossy_links
 from rocelab.diagnose.page import drawn
 from rocelab.diagnose.paths import predicted_paths, suspects
-from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.labfile.load import load
+from rocelab.planning.build import plan
 from rocelab.prediction.matrix import rows_of_jobs
 from rocelab.prediction.predictor import Setting, paths_on
 from rocelab.report.renderers.terminal import print_blocks, print_document
@@ -138,6 +141,26 @@ def test_a_server_that_stood_still_before_it_could_begin_is_blamed_for_all_of_it
         )
     ).verdict
     assert (verdict.cause, verdict.excess.lab_ns) == (Cause.HOST_PAUSE, 210 * MS)
+
+
+def test_a_verdict_says_which_network_the_job_is_in(tmp_path: Path) -> None:
+    spec = {"pattern": "allreduce", "ranks": 6, "size": "4MB", "iterations": ITERATIONS}
+    job = plan_job(
+        plan(load("two-networks")),
+        JobSpec.model_validate({**spec, "warmup_iterations": 0, "network": "frontend"}),
+    )
+    server = job.places[3].server
+    written = report(job, late=paused_in(job, 210), stalls=(pause(server, 1510, 210),))
+    diagnosis, case = diagnose_report(written)
+    assert (diagnosis.network, diagnosis.verdict.server) == ("frontend", server)
+    console = Console(width=160, record=True, file=(tmp_path / "out").open("w"))
+    print_document(diagnosis_document(diagnosis, case, 160), console)
+    assert f"host-pause: rank 3 on {server} of network frontend; 210 ms" in console.export_text()
+    result = tmp_path / "result.json"
+    result.write_text(to_json(written))
+    with pytest.raises(InputError, match="is not in network backend") as refused:
+        diagnose(result, network="backend")
+    assert refused.value.hint == "it is in frontend"
 
 
 def test_a_pause_that_cost_nothing_is_told_but_not_blamed() -> None:

@@ -76,6 +76,18 @@ def test_nodes_are_in_zones_as_the_picture_of_the_fabric_names_them() -> None:
     )
 
 
+def test_nodes_and_links_of_a_lab_with_several_networks_say_theirs() -> None:
+    document = LabState(Lab.planned("two-networks").fabric, read_only=False).document()
+    assert document["networks"] == ["backend", "frontend"]
+    nodes = {node["name"]: node["networks"] for node in document["nodes"]}  # type: ignore[attr-defined]
+    links = {link["name"]: link["network"] for link in document["links"]}  # type: ignore[attr-defined]
+    assert list(nodes["srv1-1"]) == ["backend", "frontend"]
+    assert nodes["sto1"] == {"frontend": None}
+    assert (links["srv1-1:fsw1"], links["srv1-1:rtsw1"]) == ("frontend", "backend")
+    one = LabState(Lab.planned("tiny").fabric, read_only=False).document()
+    assert one["networks"] == []
+
+
 def test_a_node_without_carrier_or_without_sessions_is_down(fabric: Fabric) -> None:
     both = ("rtsw1:ctsw1", "rtsw1:ctsw2")
     now = condition(fabric, "rtsw1", reading(fabric, down=both))

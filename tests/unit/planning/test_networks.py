@@ -100,14 +100,6 @@ def test_each_network_has_queues_of_its_own(fabric: Fabric) -> None:
         plan_queues(fabric)
 
 
-def test_what_is_at_a_place_has_a_network(fabric: Fabric) -> None:
-    places = ("srv1-1:fsw1", "fsw1:fsw2 to fsw2", "rtsw1", "srv1-1", "elsewhere")
-    assert [fabric.network_at(place) for place in places] == [
-        *("frontend", "frontend", "backend"),
-        *(None, None),
-    ]
-
-
 def test_ranks_are_on_nics_of_the_network_that_a_job_names(fabric: Fabric) -> None:
     (back,) = plan_jobs(fabric, [JOB])
     (front,) = plan_jobs(fabric, [FRONT])

@@ -49,6 +49,7 @@ def test_programs_are_told_the_network_that_they_are_to_use(fabric: Fabric) -> N
     interface = frontend.nics("srv1-1")[0].links[0].a.interface
     assert second.variables["NCCL_SOCKET_IFNAME"] == interface
     assert first.variables["MASTER_ADDR"] == second.variables["MASTER_ADDR"] == "sto1.frontend"
+    assert first.variables["SERVERS"].split()[0] == "sto1.frontend"
     assert (first.name, second.name) == ("sto1", "srv1-1")
 
 
