@@ -101,6 +101,8 @@ class JobPlan:
     """The steps that `schedule` is made of; None for a collective and for streams."""
     start_ns: int = 0
     """When it begins, in the modelled network's clock."""
+    where: JobPlace | None = None
+    """Where a workload is."""
 
     @property
     def dilation(self) -> float:
@@ -453,7 +455,7 @@ def _of_workload(
     made = lab_schedule(known, 0.0 if hosts is None else hosts.launch_ns / 1e9)
     pairs = _pairs(made.schedule, hosts)
     ends = _queue_pairs(fabric, job, places, pairs, first_qp, beside.created)
-    return JobPlan(fabric, job, places, made.schedule, (), ends, hosts, made, job.start)
+    return JobPlan(fabric, job, places, made.schedule, (), ends, hosts, made, job.start, where)
 
 
 def _own_places(

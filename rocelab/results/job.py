@@ -23,6 +23,7 @@ from rocelab.base.errors import PackageGoneError
 from rocelab.base.statistics import Spread
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import KINDS, LabJob, SimulatedJob
+from rocelab.jobs.served import Served
 from rocelab.planning.fabric import DirectedLink, Direction
 from rocelab.planning.queues import class_of_dscp
 from rocelab.results.environment import Environment
@@ -338,6 +339,8 @@ class WorkloadFigures:
     other jobs, and if the job failed."""
     slowdown: SlowdownBySize | None = None
     """Of the same flows, by their sizes."""
+    served: Served | None = None
+    """What requests felt, of a job that serves some."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rocelab.planning.fabric import Direction
 from rocelab.results.kpi import Better, Kpi, PhaseJob, Quantity, attribute
 from rocelab.results.kpis_of_pauses import PAUSE_KPIS
+from rocelab.results.kpis_of_requests import REQUEST_KPIS
 from rocelab.results.probes import ProbeRun
 from rocelab.routes.balance import TierBalance, leaf_uplinks
 
@@ -295,6 +296,7 @@ JOB_KPIS = (
         of_job=_queue_max,
         applies=_is_queued,
     ),
+    *REQUEST_KPIS,
     *PAUSE_KPIS,
     Kpi(
         "rtt_p50",

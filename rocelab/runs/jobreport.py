@@ -109,6 +109,7 @@ def _report(
         warnings=(
             *judgement.warnings,
             *(() if plan.of_workload is None else plan.of_workload.differs),
+            *(() if plan.of_workload is None else plan.of_workload.workload.warnings),
             *figures.warnings(job),
             *profile_conflicts(plan.fabric.spec.queues),
         ),

@@ -13,6 +13,8 @@ from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.messages import loads_of
 from rocelab.jobs.performance import jct_ratio, wire_overhead_bytes
+from rocelab.jobs.served import Served
+from rocelab.jobs.serving.rates import served_headlines
 from rocelab.jobs.workloads import WorkloadRate, WorkloadSpec
 from rocelab.results.flowtimes import StepTimes, slowdown_by_size, times_of_flows
 from rocelab.results.job import Headline, WorkloadFigures
@@ -47,7 +49,7 @@ def workload_figures(job: JobResult, paths: Paths) -> WorkloadFigures | None:
                 )
                 if step.sends is not None and step.iteration == last
             )[:MOST_STEPS]
-    return WorkloadFigures(steps, times, slowdown)
+    return WorkloadFigures(steps, times, slowdown, _served(job))
 
 
 def workload_headlines(job: JobResult) -> tuple[Headline, ...]:
@@ -63,6 +65,7 @@ def workload_headlines(job: JobResult) -> tuple[Headline, ...]:
     rates = [
         *block.rates([took / 1e9 for took in modelled_ns]),
         *_latencies(job, block),
+        *served_headlines(_served(job)),
         WorkloadRate(
             "jct_ratio",
             "time over its lower bound (JCT ratio)",
@@ -77,6 +80,15 @@ def workload_headlines(job: JobResult) -> tuple[Headline, ...]:
             for rate in rates
         ),
     )
+
+
+def _served(job: JobResult) -> Served | None:
+    """What the requests of a job felt; None for a job without any, or that failed."""
+    plan, record = job.plan, job.steps
+    if plan.where is None or not plan.is_open_loop or record is None or job.errors:
+        return None
+    begin_ns = min(int(rank.began_ns[0]) for rank in job.ranks)
+    return _block(plan).served(plan.where, (record.acked_ns[0] - begin_ns) / plan.dilation / 1e9)
 
 
 def iteration_times_ns(job: JobResult) -> list[float]:

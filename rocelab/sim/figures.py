@@ -16,6 +16,7 @@ from rocelab.base.arrays import Bools, Floats
 from rocelab.base.statistics import spread
 from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
+from rocelab.jobs.serving.rates import served_headlines
 from rocelab.jobs.steps import roofline_s, shortest_iteration_s
 from rocelab.jobs.workloads import WorkloadRate
 from rocelab.planning.fabric import Direction
@@ -52,7 +53,6 @@ from rocelab.sim.model_figures import (
     latencies_of,
     memory_of,
     parts_of,
-    served_headlines,
     served_of,
 )
 from rocelab.sim.packets.figures import packet_counts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.jobs.served import Carried, Served
+from rocelab.jobs.served import Served
 from rocelab.jobs.timeparts import time_parts
 from rocelab.jobs.workload import Workload
 from rocelab.jobs.workloads import WorkloadRate
@@ -99,22 +99,3 @@ def served_of(simulation: Simulation, outcome: Outcome, number: int) -> Served |
         return None
     over_s = np.array(step_ends_s(simulation, outcome, number)) - job.start / NS
     return job.workload.served(simulation.place(number, simulation.places[number]), over_s)
-
-
-def served_headlines(served: Served | None) -> list[WorkloadRate]:
-    """The figures of requests that sweeps and expectations compare."""
-    if served is None:
-        return []
-    carried = served.by(Carried.CARRIED)
-    figures = (
-        ("ttft_p50", "TTFT p50", carried.latency("ttft").p50_ns),
-        ("ttft_p99", "TTFT p99", carried.latency("ttft").p99_ns),
-        ("itl_p99", "ITL p99", carried.latency("itl").p99_ns),
-    )
-    rows = [
-        WorkloadRate(name, title, "ns", [value])
-        for name, title, value in figures
-        if value is not None
-    ]
-    rows.append(WorkloadRate("goodput", "goodput", "%", [100 * carried.goodput]))
-    return rows

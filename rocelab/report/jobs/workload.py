@@ -9,6 +9,7 @@ from rocelab.base.wording import counted
 from rocelab.report.document import Block, Column, Figure, Note, Section, Table, columns
 from rocelab.report.flowplots import slowdown_plot, timeline_plot
 from rocelab.report.flowtimes import by_size_table, times_table
+from rocelab.report.served import served_blocks
 from rocelab.results.job import JobReport
 
 
@@ -18,6 +19,8 @@ def workload_blocks(report: JobReport) -> tuple[Block, ...]:
     if figures is None:
         return ()
     blocks: list[Block] = []
+    if figures.served is not None:
+        blocks.append(Section("Requests", served_blocks(figures.served, "")))
     if figures.flow_times is not None and figures.slowdown is not None:
         flows = counted(figures.flow_times.transfers, "flow")
         text = (

@@ -24,6 +24,7 @@ from rocelab.results.drill import PhaseRun, compared_figures, from_json, summari
 from rocelab.results.expectations import parse_expectation, unmet
 from rocelab.results.job import CountCheck, JobReport, RankFigures, StepRecords
 from rocelab.results.kpis import KPIS, format_kpi, job_figures
+from rocelab.results.kpis_of_requests import REQUEST_KPIS
 from rocelab.results.lossless import Lossless, PauseSpan
 from rocelab.wire.headers import EXTENSION_BYTES, Extension
 from tests.helpers.phases_sample import (
@@ -222,7 +223,10 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     }
     of_neither = {"nic_port_share", "diagnosis"}
     of_flows = {"fct_p50", "fct_p99", "slowdown_p50", "slowdown_p99"}
-    inapplicable = of_flows | of_iterations | of_faults | of_links | of_pfc | of_neither
+    of_requests = {kpi.name for kpi in REQUEST_KPIS}
+    inapplicable = (
+        of_requests | of_flows | of_iterations | of_faults | of_links | of_pfc | of_neither
+    )
     assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
 
 
