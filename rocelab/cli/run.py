@@ -113,14 +113,17 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def _printer(programs: Sequence[RankedProgram], to_stderr: bool) -> Callable[[OutputLine], None]:
-    """Prints lines as programs wrote them, prefixed by their program where there are several; all
-    on stderr where stdout is for JSON."""
+    """Prints what programs wrote, all on stderr where stdout is for JSON: of one program every
+    byte, of several their lines with their names."""
     width = max(len(program.name) for program in programs)
 
     def show(line: OutputLine) -> None:
-        prefix = f"{programs[line.rank].name:{width}} | " if len(programs) > 1 else ""
         stream = sys.stderr if to_stderr or line.stream == "stderr" else sys.stdout
-        stream.write(f"{prefix}{line.text}\n")
+        if len(programs) > 1:
+            named = f"{programs[line.rank].name:{width}} | ".encode()
+            stream.buffer.write(named + line.written.rstrip(b"\r\n") + b"\n")
+        else:
+            stream.buffer.write(line.written)
         stream.flush()
 
     return show

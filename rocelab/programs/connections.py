@@ -2,7 +2,8 @@
 trips and stalls, by the kernel's own figures.
 
 A connection is seen from each of its ends, and belongs to the one that sent more. Its bytes are
-exact, since the kernel tells of each socket that ends; its stalls are those that samples show.
+exact, since the kernel tells of each socket that ends; its stalls are those that samples show: of
+what happened between two samples only the last acknowledgement is known.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class _Seen:
         self.progress_ns = at_ns
 
     def stalls_until(self, now_ns: int) -> list[Stall]:
-        """All stalls, with one that lasts on."""
-        if self.end.waits and now_ns - self.progress_ns > STALL_NS:
+        """All stalls, with one that lasts on. One is known only if the last sample showed it: what
+        was acknowledged since then may have come bit by bit."""
+        if self.end.waits and self.seen_ns - self.progress_ns >= STALL_NS:
             return [*self.stalls, Stall(self.progress_ns, now_ns)]
         return self.stalls
 
@@ -85,6 +87,11 @@ class ConnectionWatch(Holding):
                 self._note(end, now_ns)
         total = sum(seen.end.delivered_bytes for seen in self._seen.values())
         self._delivered.append((clock_gettime_ns(CLOCK_REALTIME), total))
+
+    @property
+    def has_seen_some(self) -> bool:
+        """Whether any sample has shown a connection."""
+        return bool(self._seen)
 
     def delivered(self, zero_ns: int) -> tuple[tuple[int, int], ...]:
         """The instant of each sample, in ns after `zero_ns`, and the bytes that all connections had

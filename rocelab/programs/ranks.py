@@ -13,6 +13,10 @@ from rocelab.planning.fabric import Fabric
 MASTER_PORT = 29500
 """torchrun's own."""
 
+_LINE_BY_LINE = {"PYTHONUNBUFFERED": "1"}
+"""Python would keep what it prints into a pipe until it has 8 KB: neither a line nor its time would
+be seen."""
+
 OPENMPI_PREFIXES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
 
 
@@ -24,14 +28,11 @@ class RankedProgram:
     node: str
     local_rank: int
     argv: tuple[str, ...]
+    name: str
+    """How outputs and messages name it: `srv1-1`, or `srv1-1/0` where a server has several."""
+
     variables: Mapping[str, str]
     """The environment that the run adds."""
-
-    @property
-    def name(self) -> str:
-        """How outputs and messages name it: `srv1-1`, or `srv1-1/0` where a server has several."""
-        several = self.variables["LOCAL_WORLD_SIZE"] != "1"
-        return f"{self.node}/{self.local_rank}" if several else self.node
 
 
 def matching_servers(fabric: Fabric, patterns: Sequence[str]) -> list[str]:
@@ -47,7 +48,9 @@ def matching_servers(fabric: Fabric, patterns: Sequence[str]) -> list[str]:
                 f"{pattern} is a switch, and programs run on servers"
                 if node
                 else f"no server of lab {fabric.name} matches {pattern!r}",
-                hint=name_hint(pattern, names),
+                hint="name each server, or each pattern, by itself"
+                if {",", " "} & set(pattern)
+                else name_hint(pattern, names),
             )
         chosen.update(dict.fromkeys(matching))
     return list(chosen)
@@ -83,9 +86,12 @@ def plan_programs(
             "MASTER_ADDR": names[0],
             "MASTER_PORT": str(MASTER_PORT),
             "SERVERS": " ".join(names),
+            **_LINE_BY_LINE,
             **(environment or {}),
         }
-        programs.append(RankedProgram(rank, servers[index], local, tuple(argv), variables))
+        server = servers[index]
+        name = server if per_server == 1 else f"{server}/{local}"
+        programs.append(RankedProgram(rank, server, local, tuple(argv), name, variables))
     return tuple(programs)
 
 

@@ -6,18 +6,19 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic
 
 from rocelab.base.interruption import undone
-from rocelab.base.quantities import share
+from rocelab.base.quantities import duration, share
 from rocelab.base.wording import counted
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.planning.fabric import Fabric
 from rocelab.programs.connections import STALL_NS, ConnectionWatch
 from rocelab.programs.ranks import RankedProgram
-from rocelab.programs.running import Ended, OutputLine, ProgramRun
+from rocelab.programs.running import GRACE_S, Ended, OutputLine, ProgramRun
 from rocelab.results.programs import SCHEMA_VERSION, ProgramReport, RankEnd
 
 INTERVAL_S = 0.05
@@ -78,7 +79,8 @@ class ProgramSession(Holding):
     def _interrupted(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             undone(f"{counted(len(self._run.running), 'program')} ended")
-            self._take(self._run.end(signal.SIGINT))
+            self._on_line = _while_it_works(self._on_line)
+            self._end(signal.SIGINT)
 
     @property
     def is_over(self) -> bool:
@@ -88,12 +90,8 @@ class ProgramSession(Holding):
     def run_until(self, condition: Callable[[], object]) -> None:
         """Pass on what programs write, and sample, until `condition` holds or all have ended. When
         one fails the others are ended."""
-        while not self.is_over and not condition():
-            left_s = self._sampled_s + self._interval_s - monotonic()
-            if left_s <= 0:
-                self._sample()
-            elif self._take(self._run.events(left_s)):
-                self._stop()
+        if self._has_failed_before(condition):
+            self._stop()
         if self.is_over:
             self._sample()
             while not self._run.is_silent:
@@ -129,7 +127,26 @@ class ProgramSession(Holding):
 
     def _stop(self) -> None:
         self._stopped = set(self._run.running)
-        self._take(self._run.end())
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        """Signal the programs that still run. Those that run on after GRACE_S are killed."""
+        for step in (number, signal.SIGKILL):
+            self._run.send(step)
+            deadline = _Deadline(monotonic() + GRACE_S)
+            while self._has_failed_before(deadline):
+                pass
+
+    def _has_failed_before(self, condition: Callable[[], object]) -> bool:
+        """Pass on what programs write, and sample, until one has failed, `condition` holds, or all
+        have ended. Returns whether one has failed."""
+        while not self.is_over and not condition():
+            left_s = self._sampled_s + self._interval_s - monotonic()
+            if left_s <= 0:
+                self._sample()
+            elif self._take(self._run.events(left_s)):
+                return True
+        return False
 
     def _sample(self) -> None:
         began_s = monotonic()
@@ -163,6 +180,12 @@ class ProgramSession(Holding):
                 f"this machine's CPUs were busy for {share(cpu_share)} of the time: the programs "
                 "and the lab waited for them, and times are the machine's as much as the network's"
             )
+        if self._longest_ns > STALL_NS and self._watch.has_seen_some:
+            yield (
+                f"connections were read up to {duration(self._longest_ns)} apart: stalls may have "
+                f"been shorter by this than they seem, and those that took less than "
+                f"{duration(self._longest_ns + STALL_NS)} may be missed"
+            )
         if lost_events:
             yield "more connections ended than could be read: bytes of some may be missing"
         if (dilation := self._lab.fabric.spec.dilation) > 1:
@@ -171,6 +194,31 @@ class ProgramSession(Holding):
                 "and TCP waits at this machine's speed: no time or rate here times the dilation "
                 "is one of the modelled network"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    """Whether an instant of `monotonic` is over."""
+
+    at_s: float
+
+    def __call__(self) -> bool:
+        return monotonic() > self.at_s
+
+
+def _while_it_works(on_line: Callable[[OutputLine], object]) -> Callable[[OutputLine], None]:
+    """The same until it raises OSError: Ctrl-C ends what reads a pipeline's output, too."""
+    works = True
+
+    def show(line: OutputLine) -> None:
+        nonlocal works
+        if works:
+            try:
+                on_line(line)
+            except OSError:
+                works = False
+
+    return show
 
 
 def address_names(fabric: Fabric) -> dict[str, str]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import CLOCK_REALTIME, clock_gettime_ns, monotonic
-from typing import IO, Any, Literal
+from time import CLOCK_REALTIME, clock_gettime_ns
+from typing import Any, Literal
 
 from rocelab.base.errors import MachineError
 from rocelab.base.files import write_file
@@ -47,12 +46,22 @@ exec nsenter --net="$netns" unshare --uts /bin/sh -c \
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """A line that a program wrote, without its end, and when it was read (CLOCK_REALTIME)."""
+    """A line that a program wrote, and when it was read (CLOCK_REALTIME).
+
+    A progress bar's carriage return ends a line, too.
+    """
 
     rank: int
     stream: Literal["stdout", "stderr"]
-    text: str
+    written: bytes
+    """As the program wrote it, with its end, if it has one."""
+
     at_ns: int
+
+    @property
+    def text(self) -> str:
+        """Without its end."""
+        return self.written.rstrip(b"\r\n").decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +84,13 @@ class _Lines:
 
     def lines(self, piece: bytes, now_ns: int) -> Iterator[OutputLine]:
         """The lines that a piece completes; with an empty one, the output's end, what is left."""
-        *whole, self._rest = (self._rest + piece).split(b"\n")
-        if self._rest and (not piece or len(self._rest) > _MOST_LINE_BYTES):
-            whole, self._rest = [*whole, self._rest], b""
-        for line in whole:
-            text = line.decode(errors="replace").removesuffix("\r")
-            yield OutputLine(self._rank, self._stream, text, now_ns)
+        lines = (self._rest + piece).splitlines(keepends=True)
+        self._rest = b""
+        # After a carriage return at the end a line feed of the same line may follow.
+        if piece and not lines[-1].endswith(b"\n") and len(lines[-1]) <= _MOST_LINE_BYTES:
+            self._rest = lines.pop()
+        for line in lines:
+            yield OutputLine(self._rank, self._stream, line, now_ns)
 
 
 class _Events:
@@ -102,7 +112,6 @@ class ProgramRun(Holding):
         started."""
         self._lab, self._programs, self._folder = lab, programs, folder
         self._failed: dict[int, str] = {}
-        self._commands: IO[bytes]
         self.running = {program.rank for program in programs}
         """The ranks that have not ended."""
 
@@ -132,11 +141,19 @@ class ProgramRun(Holding):
                 pass_fds=(events, *(end for pair in outputs for end in pair)),
                 site=False,
             )
-        # Popen closes its input first, which ends all, and then waits.
-        stack.enter_context(process)
+        stack.callback(self._leave, process)
         assert process.stdin is not None
-        self._commands = process.stdin
+        self._commands = process.stdin.fileno()
         self._command(json.dumps({"programs": list(map(self._plan, self._programs, outputs))}))
+
+    def _leave(self, process: subprocess.Popen[bytes]) -> None:
+        """End the supervisor, and with it all programs."""
+        assert process.stdin is not None
+        process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+        process.kill()
+        process.wait()
 
     def _plan(self, program: RankedProgram, outputs: tuple[int, ...]) -> dict[str, object]:
         files = LabFiles(self._lab.name)
@@ -153,7 +170,7 @@ class ProgramRun(Holding):
 
     def events(self, timeout_s: float) -> Iterator[OutputLine | Ended]:
         """What programs wrote and which ended, waiting up to `timeout_s` for the first. Raises
-        MachineError if their supervisor was killed."""
+        MachineError if their supervisor was killed, and they with it."""
         for key, _ in self._selector.select(timeout_s):
             piece = os.read(key.fd, _PIECE_BYTES)
             now_ns = clock_gettime_ns(CLOCK_REALTIME)
@@ -164,6 +181,7 @@ class ProgramRun(Holding):
             if not piece:
                 self._selector.unregister(key.fileobj)
                 if isinstance(key.data, _Events) and self.running:
+                    self.running.clear()
                     raise self._lost()
 
     @property
@@ -175,19 +193,12 @@ class ProgramRun(Holding):
         """Send a signal to every program that still runs, and to its process group."""
         self._command(str(int(number)))
 
-    def end(self, number: int = signal.SIGTERM) -> Iterator[OutputLine | Ended]:
-        """Signal the programs that still run, and yield their last events. Those that run on after
-        GRACE_S are killed."""
-        for step in (number, signal.SIGKILL):
-            self.send(step)
-            deadline = monotonic() + GRACE_S
-            while self.running and (left_s := deadline - monotonic()) > 0:
-                yield from self.events(left_s)
-
     def _command(self, line: str) -> None:
+        rest = memoryview(line.encode() + b"\n")
+        # Not by the pipe's own buffer: closed, it would write again what a lost supervisor left.
         with suppress(BrokenPipeError):
-            self._commands.write(line.encode() + b"\n")
-            self._commands.flush()
+            while rest:
+                rest = rest[os.write(self._commands, rest) :]
 
     def _ended(self, documents: Iterator[Mapping[str, Any]], now_ns: int) -> Iterator[Ended]:
         for document in documents:

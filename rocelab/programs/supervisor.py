@@ -13,6 +13,7 @@ input, and with its starter, however that ends. Standard library and `rocelab.li
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import select
@@ -36,19 +37,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(events: int) -> None:
     """Run the programs of the plan on standard input, and return when all have ended."""
-    text = b""
-    while b"\n" not in text:
-        piece = os.read(0, _MOST_BYTES)
-        if not piece:
+    pieces = [b""]
+    while b"\n" not in pieces[-1]:
+        pieces.append(os.read(0, _MOST_BYTES))
+        if not pieces[-1]:
             return
-        text += piece
+    # Who starts this may have blocked some: neither ends of programs nor their signals would come.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     namespaces.unshare_processes()
     if child := os.fork():
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whoever reads outputs is to see their end
         os.waitpid(child, 0)
         return
     check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
-    line, _, rest = text.partition(b"\n")
+    line, _, rest = b"".join(pieces).partition(b"\n")
     _Supervisor(events, json.loads(line)["programs"], rest).serve()
 
 
@@ -112,10 +114,10 @@ class _Supervisor:
             argv = program["argv"]
             try:
                 os.execvpe(argv[0], argv, program["environment"])  # noqa: S606
-            except FileNotFoundError:
-                code, failed = NO_SUCH_PROGRAM, f"there is no program {argv[0]}"
+            except OSError as error:
+                code, failed = _not_executed(argv[0], error)
         except OSError as error:
-            failed = f"{error.strerror}: {os.fsdecode(error.filename or b'')}".removesuffix(": ")
+            failed = _said(error)
         except ValueError as error:  # a zero byte in an argument or a variable
             failed = str(error)
         finally:
@@ -139,6 +141,25 @@ class _Supervisor:
         view, hosts = Path(program["view"]), Path(program["hosts"])
         machines.enter(Path(program["netns"]), program["node"], view, hosts)
         mounts.show_processes()
+
+
+def _not_executed(program: str, error: OSError) -> tuple[int, str]:
+    """The exit code for a program that execve(2) refused, and why."""
+    is_path = os.sep in program
+    if error.errno == errno.ENOENT:
+        if is_path and Path(program).exists():
+            return NO_SUCH_PROGRAM, f"{program}: its first line names no program of this machine"
+        return NO_SUCH_PROGRAM, f"there is no program {program}"
+    if is_path and Path(program).is_file():
+        if error.errno == errno.EACCES:
+            return NOT_STARTED, f"{program} is not executable: chmod +x, or `sh {program}`"
+        if error.errno == errno.ENOEXEC:
+            return NOT_STARTED, f"{program} is no executable: a script begins with #!/bin/sh"
+    return NOT_STARTED, _said(error)
+
+
+def _said(error: OSError) -> str:
+    return f"{error.strerror}: {os.fsdecode(error.filename or b'')}".removesuffix(": ")
 
 
 if __name__ == "__main__":

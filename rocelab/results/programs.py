@@ -102,7 +102,8 @@ class ProgramReport:
     """The shortest stall that is reported."""
 
     longest_interval_ns: int
-    """The longest time between two samples: a shorter stall may be missed, or be longer by it."""
+    """The longest time between two samples. A stall may be longer than it was by this, and be
+    missed if it is shorter than `stall_bin_ns` and this together."""
 
     cpu_share: float
     """How busy this machine's CPUs were meanwhile: programs compute at its speed."""

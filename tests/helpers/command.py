@@ -24,13 +24,23 @@ def rocelab(*arguments: str | Path) -> Outcome:
     """The outcome of a command line in this process."""
     line = [str(argument) for argument in arguments]
     with (
-        redirect_stdout(io.StringIO()) as out,
-        redirect_stderr(io.StringIO()) as errors,
+        redirect_stdout(_Output()) as out,
+        redirect_stderr(_Output()) as errors,
         pytest.raises(SystemExit) as ended,
     ):
         main(line)
     assert isinstance(ended.value.code, int)
-    return subprocess.CompletedProcess(line, ended.value.code, out.getvalue(), errors.getvalue())
+    texts = [bytes(output.buffer.getvalue()).decode(errors="replace") for output in (out, errors)]
+    return subprocess.CompletedProcess(line, ended.value.code, *texts)
+
+
+class _Output(io.TextIOWrapper):
+    """An output that takes bytes too, as a process's own does."""
+
+    buffer: io.BytesIO
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
 
 
 def read(*arguments: str | Path) -> Any:

@@ -228,7 +228,8 @@ def test_when_one_fails_the_others_end_and_its_code_is_the_runs(
     ("command", "code", "how"),
     [
         (("no-such-program",), 127, "there is no program no-such-program"),
-        (("/etc/hosts",), 126, "Permission denied"),
+        (("/etc/hosts",), 126, "/etc/hosts is not executable: chmod +x"),
+        (("/etc",), 126, "Permission denied: /etc"),
         (("sh", "-c", "kill -9 $$"), 137, "signal 9"),
         (("echo", "a\0b"), 126, "embedded null byte"),
     ],
@@ -239,6 +240,37 @@ def test_a_program_that_cannot_run_says_why(
     done = rocelab("run", NAME, "--on", "srv1-1", "--", *command)
     assert done.returncode == code
     assert how in " ".join(done.stderr.split())
+
+
+def test_what_one_program_writes_is_passed_on_byte_by_byte(whole: RunningLab) -> None:
+    command = [*PROGRAM, "run", NAME, "--on", "srv1-1", "--", "printf", r"\377\000\r\n1%%\r2%%"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=RUN_LIMIT_S)
+    assert done.stdout == b"\xff\0\r\n1%\r2%"
+
+
+def test_signals_that_the_caller_blocks_reach_programs(whole: RunningLab) -> None:
+    command = [*PROGRAM, "run", NAME, "--", "sh", "-c", "[ $RANK = 0 ] || exec sleep 1000; exit 5"]
+    blocked = (signal.SIGCHLD, signal.SIGTERM)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        check=False,
+        timeout=RUN_LIMIT_S,
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, blocked),
+    )
+    assert done.returncode == 5
+
+
+def test_a_supervisor_that_is_killed_is_said_at_once(whole: RunningLab) -> None:
+    command = [*PROGRAM, "run", NAME, "--", "sh", "-c", "echo began; exec sleep 1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"began" in process.stdout.readline()
+        listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        os.kill(int(listed), signal.SIGKILL)
+        _, errors = process.communicate(timeout=RUN_LIMIT_S)
+    assert process.returncode == 3
+    assert b"the programs' supervisor ended: something killed it" in errors
 
 
 BACKGROUND = "setsid sleep 1000 & trap '' INT TERM; echo began; while :; do sleep 1; done"
