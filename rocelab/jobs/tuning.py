@@ -90,6 +90,10 @@ LL_MOST_GBS: Sequence[tuple[float, _Three]] = (
 """busbw of LL in one server, two, and more (llMaxBws), by the least bandwidth of a GPU's NVLink:
 Blackwell, Hopper, Ampere."""
 
+LL_CHUNK_BYTES = 2**15
+"""Data of a chunk of LL in a channel, half of a step of its buffer (src/include/device.h: 8 lines
+of 16 bytes for each of 512 threads)."""
+
 LL128_SHARE = 0.92
 """Of a ring's bandwidth that LL128 is taken to reach."""
 
@@ -173,7 +177,8 @@ class Tuned:
     """The share of data in what passes the network."""
 
     fill_ns: float = 0.0
-    """Until the first chunk is through the stages of a switch that reduces, once."""
+    """Until the first chunk is through the stages of a switch that reduces, or of trees in LL,
+    once."""
 
     @property
     def words(self) -> str:
@@ -351,8 +356,10 @@ def tune(
             hint=f"it has {listed(pairs, 'and')}",
         )
     name, kind = min(times, key=times.__getitem__)
-    cost = tuned(name, kind, model, shape.all_ranks)
-    return replace(cost, fill_ns=_fill_ns(name, size_bytes, shape))
+    cost = replace(
+        tuned(name, kind, model, shape.all_ranks), fill_ns=_fill_ns(name, size_bytes, shape)
+    )
+    return _as_gpus_copy(cost, size_bytes, shape) if kind is Protocol.LL else cost
 
 
 def tuned(algorithm: Algorithm, protocol: Protocol, model: HostModel, ranks: int = 0) -> Tuned:
@@ -397,6 +404,25 @@ def _fill_ns(algorithm: Algorithm, size_bytes: int, shape: Shape) -> float:
     return 2 * local_ns + 2 * levels * network_ns - max(local_ns, network_ns)
 
 
+def _as_gpus_copy(cost: Tuned, size_bytes: int, shape: Shape) -> Tuned:
+    """LL as fast as GPUs write flags beside data and poll for them, which is less than links carry
+    (llMaxBws, and of trees what the estimate takes of that). A channel of a tree is as fast as its
+    part of that, however idle links are, and each GPU sends on a chunk that it has in whole."""
+    most_gbs, fill_ns = _ll_most_gbs(shape), cost.fill_ns
+    if cost.algorithm is Algorithm.TREE:
+        most_gbs = _tree_gbs(_tree_bus_gbs(shape), size_bytes, shape, Protocol.LL)
+        hops = 2 * (shape.ranks - 1 + (shape.domains - 1).bit_length())
+        chunks_bytes = min(size_bytes, shape.channels * LL_CHUNK_BYTES)
+        fill_ns += (hops - 1) * chunks_bytes / most_gbs
+    network_gbs = min(shape.local_gbs, shape.nic_gbs)
+    return replace(
+        cost,
+        fill_ns=fill_ns,
+        local_share=min(cost.local_share, most_gbs / shape.local_gbs),
+        network_share=min(cost.network_share, most_gbs / network_gbs),
+    )
+
+
 def estimate_us(
     pattern: Pattern,
     size_bytes: int,
@@ -415,11 +441,7 @@ def estimate_us(
     log = (domains - 1).bit_length()
     match algorithm:
         case Algorithm.TREE:
-            if domains == 2:
-                # Each of the two sends the other the buffer once, half of it in each tree (NCCL
-                # takes the bandwidth inside for two nodes).
-                bus_gbs = min(shape.local_gbs, 2 * shape.nic_gbs)
-            bus_gbs = _tree_gbs(bus_gbs, size_bytes, shape, protocol)
+            bus_gbs = _tree_gbs(_tree_bus_gbs(shape), size_bytes, shape, protocol)
             latency_us += 2 * ((shape.ranks - 1) * local_us + log * network_us)
             return latency_us + size_bytes / (1e3 * bus_gbs / 2)
         case Algorithm.PAT:
@@ -477,6 +499,14 @@ def _pairs(
 def _of(table: dict[Algorithm, _Three], algorithm: Algorithm, protocol: Protocol) -> float:
     like = Algorithm.RING if algorithm is Algorithm.HIERARCHICAL else algorithm
     return table[like][list(Protocol).index(protocol)]
+
+
+def _tree_bus_gbs(shape: Shape) -> float:
+    """busbw of two trees that reach all bandwidth. Each of two domains sends the other the buffer
+    once, half of it in each tree (NCCL takes the bandwidth inside for two nodes)."""
+    if shape.domains == 1:
+        return shape.local_gbs
+    return min(shape.local_gbs, shape.nic_gbs * (2 if shape.domains == 2 else 1))
 
 
 def _tree_gbs(bus_gbs: float, size_bytes: int, shape: Shape, protocol: Protocol) -> float:

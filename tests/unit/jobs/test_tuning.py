@@ -275,3 +275,13 @@ def test_aggregated_trees_are_among_servers_of_one_rank() -> None:
     assert taken.step_ns == pytest.approx(4000)
     with pytest.raises(InputError, match="allgather has no pat"):
         tune(Pattern.ALLGATHER, 2**23, MANY, server(), Algorithm.PAT)
+
+
+def test_a_tree_in_ll_sends_on_whole_chunks_as_fast_as_gpus_copy() -> None:
+    two = Shape(2, 8, 400, 370, channels=8)
+    cost = tune(Pattern.ALLREDUCE, 2**15, two, server(), Algorithm.TREE, Protocol.LL)
+    copied_gbs = 45 * 0.7
+    assert cost.network_share == pytest.approx(copied_gbs / 370)
+    assert cost.fill_ns == pytest.approx(15 * 2**15 / copied_gbs)
+    ring = tune(Pattern.ALLREDUCE, 2**15, two, server(), Algorithm.RING, Protocol.LL)
+    assert (ring.fill_ns, ring.local_share) == (0, pytest.approx(45 / 370))
