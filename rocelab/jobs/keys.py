@@ -82,8 +82,8 @@ KEYS: Mapping[str, JobKey] = {
         "NAME",
         "For an allreduce: ring, tree, hierarchical; with an NVLink switch (--host-model) nvls or "
         "nvls-tree, nvls also for an allgather or reducescatter, and collnet, where the network's "
-        "switches reduce; pat for an allgather or reducescatter. For an alltoall: direct, "
-        "hierarchical; with --host-model pxn.",
+        "switches reduce; pat for an allgather or reducescatter. A broadcast has ring alone. For "
+        "an alltoall: direct, hierarchical; with --host-model pxn.",
         ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "collnet", "pat", "direct", "pxn"),
     ),
     "protocol": JobKey(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocelab.base.wording import counted
 from rocelab.jobs import kernels
 from rocelab.jobs.experts import Overlap, TokenRouting, routing_of
 from rocelab.jobs.inference_spec import ServedModel, ServingSpec
@@ -102,8 +103,8 @@ def served_basis(spec: ServedModel) -> tuple[str, ...]:
     origin = "given" if spec.memory else spec.gpu or "an H100's"
     return (
         *speed_basis(spec.gpu, spec.gpu_flops, spec.precision),
-        f"assumed: parameters of {spec.speed.weight_bytes} bytes and a cache of {BF16_BYTES} bytes "
-        f"a value, read at {spec.speed.memory_bps / 1e12:g} TB/s ({origin})",
+        f"assumed: {counted(spec.speed.weight_bytes, 'byte')} a parameter, {BF16_BYTES} bytes "
+        f"a value of the cache, read at {spec.speed.memory_bps / 1e12:g} TB/s ({origin})",
     )
 
 

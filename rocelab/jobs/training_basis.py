@@ -28,11 +28,14 @@ def speed_basis(gpu: str | None, constant: int | None, precision: str) -> tuple[
 def training_basis(spec: TrainingSpec, seed: int = 1) -> tuple[str, ...]:
     """Sentences that begin with "predicted" or "assumed"."""
     lines = list(speed_basis(spec.gpu, spec.gpu_flops, spec.precision))
-    if spec.tensor > 1:
+    if spec.tensor > 1 or spec.expert > 1:
         origin = "the job's or its servers'" if spec.nvlink else spec.gpu or "an H100's"
+        hidden = ""
+        if spec.tensor > 1:
+            hidden = f", and {spec.tensor_overlap / 1e4:g}% of tensor parallel traffic is hidden"
         lines.append(
-            f"assumed: NVLink carries {spec.nvlink_bps / 1e9:g} GB/s of a GPU one way ({origin}), "
-            f"and {spec.tensor_overlap / 1e4:g}% of tensor parallel traffic is hidden"
+            f"assumed: NVLink carries {spec.nvlink_bps / 1e9:g} GB/s of a GPU one way ({origin})"
+            f"{hidden}"
         )
     if spec.peak_flops is not None:
         lines.append(

@@ -176,6 +176,9 @@ class Tuned:
     network_share: float
     """The share of data in what passes the network."""
 
+    without: str = ""
+    """Of direct sends: why no GPU relays for others, where NVLink switches are."""
+
     fill_ns: float = 0.0
     """Until the first chunk is through the stages of a switch that reduces, or of trees in LL,
     once."""
@@ -184,7 +187,8 @@ class Tuned:
     def words(self) -> str:
         """What results say of it."""
         if self.protocol is None:
-            return _IN_WORDS[self.algorithm]
+            without = f" (no pxn: {self.without})" if self.without else ""
+            return f"{_IN_WORDS[self.algorithm]}{without}"
         if self.algorithm is Algorithm.COLLNET:
             return f"{self.algorithm}, with switches taken to reduce at their links' rate"
         return f"{self.algorithm}, protocol {self.protocol}"
@@ -282,10 +286,11 @@ def _exchanging(job: JobSpec, hosts: RankHosts) -> tuple[JobSpec, Tuned]:
     is 2; RCCL has NCCL_PXN_DISABLE=1, so a mesh takes it if it is forced)."""
     model, group = hosts.model, job.group or hosts.domain_ranks or 1
     reason = _without_rails(job, hosts, group)
-    algorithm = job.algorithm
+    algorithm, without = job.algorithm, ""
     if algorithm is None:
         has_switch = model.local is not None and model.local.kind is LocalKind.SWITCH
         algorithm = Algorithm.PXN if has_switch and not reason else Algorithm.DIRECT
+        without = reason if has_switch else ""
     if algorithm is Algorithm.PXN and reason:
         raise InputError(
             f"{job.pattern} has no pxn here: {reason}",
@@ -295,7 +300,7 @@ def _exchanging(job: JobSpec, hosts: RankHosts) -> tuple[JobSpec, Tuned]:
     if algorithm is not Algorithm.DIRECT and job.group is None and group > 1:
         update["group"] = group
     local_ns = 0.0 if model.local is None else model.local.latency_ns
-    cost = Tuned(algorithm, None, model.launch_ns, model.step_ns, local_ns, 1.0, 1.0)
+    cost = Tuned(algorithm, None, model.launch_ns, model.step_ns, local_ns, 1.0, 1.0, without)
     return job.model_copy(update=update), cost
 
 

@@ -34,6 +34,10 @@ NS = 1e9
 PathsOf = Callable[[Flows], Paths]
 
 
+SUPERPOD_NICS = 8
+"""Of a server of rail-superpod, which ships."""
+
+
 def with_hosts(network: Network, model: HostModel) -> Network:
     """The network with an entry for each GPU in place of each NIC, and the caps of NICs. A NIC of
     several ports is capped in all of them together, each by the same part. Raises InputError if
@@ -41,11 +45,12 @@ def with_hosts(network: Network, model: HostModel) -> Network:
     counts = np.unique(np.bincount(network.nic_server)[np.unique(network.nic_server)])
     if counts.tolist() != [model.nics]:
         several = " or ".join(map(str, counts.tolist()))
+        example = ", such as rail-superpod" if model.nics == SUPERPOD_NICS else ""
         raise InputError(
             f"host model {model.name} has {counted(model.nics, 'NIC')} a server, and servers of "
             f"{network.spec.name} have {several}",
-            hint=f"use a lab whose servers have {model.nics}, such as rail-superpod (8), or a host "
-            "model with as many: `nics` of a file of your own",
+            hint=f"use a lab whose servers have {model.nics}{example}, or a host model with as "
+            "many: `nics` of a file of your own",
         )
     first = np.flatnonzero(np.diff(network.nic_server, prepend=-1) != 0)
     nic_of_gpu = np.array(model.nic_of_gpu)

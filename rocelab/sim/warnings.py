@@ -38,6 +38,7 @@ from rocelab.sim.model_figures import step_ends_s
 from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.placement import place_ranks, ring_cut
 from rocelab.sim.rings import MOST_ERROR
+from rocelab.sim.taken import other_gpus, rings_of_steps
 from rocelab.sim.windows import round_trips_s
 from rocelab.wire.vxlan import VXLAN_BYTES
 
@@ -515,11 +516,13 @@ def _repeated_exchanges(simulation: Simulation) -> Iterator[str]:
 SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
     (_ALL, _workload_warnings),
     (_ALL, _assumed_hosts),
+    (_ALL, other_gpus),
     (_ALL - _FLUID, _unposted),
     (_ALL, _placed_otherwise),
     (_ALL, _across_servers),
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),
+    (_FLUID, rings_of_steps),
     (_ALL, _all_in_flight),
     (_ALL, _uneven_servers),
     (_ALL, _repeated_exchanges),
