@@ -204,7 +204,7 @@ def measure(lab: RunningLab, case: Case) -> Measured:
     """Run a case's job once."""
     before_s = busy_s()
     report = run_job(lab, JobSpec.model_validate(case.job))
-    packets, payload_gbs = report.transport.data_packets, _median(report, "goodput")
+    packets, payload_gbs = report.roce.data_packets, _median(report, "goodput")
     most_gbs = case.most_bps / quantities.BPS_PER_GBS
     lossless = report.lossless
     pauses = None if lossless is None else lossless.transitions
@@ -214,7 +214,7 @@ def measure(lab: RunningLab, case: Case) -> Measured:
         jct_ratio=_median(report, "jct_ratio"),
         packets_per_s=packets / report.fidelity.elapsed_s,
         cpu_us=(busy_s() - before_s) * 1e6 / packets,
-        retransmitted=report.transport.retransmitted,
+        retransmitted=report.roce.retransmitted,
         pauses=pauses,
         late_p50_us=_us(None if lossless is None else lossless.late_p50_ns),
         late_p99_us=_us(None if lossless is None else lossless.late_p99_ns),

@@ -185,9 +185,9 @@ def _measured(report: JobReport) -> Run:
         iteration_ns=fmean(iteration.modelled_ns for iteration in report.iterations),
         marked=sum(queue.marked for queue in report.queues),
         dropped=sum(queue.dropped_packets for queue in report.queues),
-        retransmitted=report.transport.retransmitted,
-        cnps=report.transport.cnps_received,
-        timeouts=report.transport.timeouts,
+        retransmitted=report.roce.retransmitted,
+        cnps=report.roce.cnps_received,
+        timeouts=report.roce.timeouts,
     )
 
 

@@ -24,6 +24,6 @@ def measure_job(repeats: int) -> LinkFailureTest:
         dilation=result.dilation,
         environment=result.environment,
         impacts=tuple(report.impact for report in valid if report.impact is not None),
-        retransmitted=tuple(report.transport.retransmitted for report in valid),
+        retransmitted=tuple(report.roce.retransmitted for report in valid),
         rejected=len(reports) - len(valid),
     )

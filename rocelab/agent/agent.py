@@ -96,6 +96,7 @@ class Agent:
             list(self._endpoint.queue_pairs.values()),
             self._prober.flows,
             self._demux,
+            self._endpoint.tcp,
             is_watched=fields["is_watched"],
         )
         self._backlog = Backlog()
@@ -201,7 +202,8 @@ class Agent:
         if not ready and next_ns > deaf_until_ns:
             now_ns = monotonic_ns()
             timeout = None if next_ns == NEVER_NS else max(0, next_ns - now_ns) / SECOND_NS
-            ready, _, _ = select.select((*awaited, self._ring.fileno()), (), (), timeout)
+            arrivals = (self._ring.fileno(), self._endpoint.tcp.fileno())
+            ready, _, _ = select.select((*awaited, *arrivals), (), (), timeout)
         self._woke_ns = monotonic_ns()
         if self._carrier.fileno() in ready:
             self._check_carrier()

@@ -19,6 +19,7 @@ from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import Requester, RequesterSettings
 from rocelab.agent.serverfabric import ServerFabric
 from rocelab.agent.steps import Stalls
+from rocelab.agent.tcp import TcpPort, TcpWay
 from rocelab.linux.lag import Lag, LagPort
 
 Tell = Callable[[dict[str, object]], None]
@@ -62,13 +63,16 @@ class Endpoint:
         self._pairs = list(self.queue_pairs.values())
         self._connections: list[RcConnection] = []
         self._owner: dict[int, tuple[RcConnection, AgentProgram | None]] = {}
-        self._streams: dict[RcConnection, StreamProgram] = {}
+        self._streams: dict[RcConnection | TcpWay, StreamProgram] = {}
         self._fabric = ServerFabric(fields["local_bps"], is_mesh=fields["is_mesh"])
         self._program_of: dict[tuple[int, int], AgentProgram] = {}
         self._programs: list[AgentProgram] = []
         self._jobs: list[int] = []
         self._starts_ns: list[int] = []
         self._start_ns = 0
+        self.tcp = TcpPort(fields["tcp"], self._part_arrived, tell)
+        self._program_of_way: dict[TcpWay, AgentProgram | None] = {}
+        self._receiver_of: dict[int, AgentProgram | None] = {}
         for rank in fields["ranks"]:
             self._add_rank(rank)
         timeouts = [pair.requester.settings.ack_timeout_ns for pair in self._pairs]
@@ -95,9 +99,10 @@ class Endpoint:
                 if control is None
                 else Admission(self.queue_pairs[control], rank["admitted"]),
             )
+        by_tcp = {way: self._tcp_way(numbers) for way, numbers in rank["tcp"]}
         program = None
         if rank["iterations"]:
-            ways: dict[int, SendWay] = dict(connections)
+            ways: dict[int, SendWay] = {**connections, **by_tcp}
             for peer, gpus in rank["local"]:
                 ways[peer] = _LocalConnection(self, rank["job"], (rank["rank"], peer), gpus)
             sends = [
@@ -124,17 +129,26 @@ class Endpoint:
             for number in (*peer["queue_pairs"], peer["control"]):
                 if number is not None:
                     self._owner[number] = owner
+        self._program_of_way.update(dict.fromkeys(by_tcp.values(), program))
+        self._receiver_of.update(dict.fromkeys(rank["tcp_from"], program))
         for send_id, peer, chunk_bytes, at_ns, ends_ns in rank["streams"]:
-            self._streams[connections[peer]] = StreamProgram(
-                connections[peer], send_id, chunk_bytes, at_ns, ends_ns
-            )
+            line: RcConnection | TcpWay = by_tcp.get(peer) or connections[peer]
+            self._streams[line] = StreamProgram(line, send_id, chunk_bytes, at_ns, ends_ns)
         self._connections.extend(connections.values())
+
+    def _tcp_way(self, numbers: Sequence[int]) -> TcpWay:
+        def acknowledged(imm: int, now_ns: int) -> None:
+            self._sent(way, self._program_of_way[way], imm, now_ns)
+
+        way = self.tcp.way(numbers, acknowledged)
+        return way
 
     def start(self, at_ns: int) -> None:
         """Begin at `at_ns` (CLOCK_MONOTONIC)."""
         self._start_ns = at_ns
         for connection in self._connections:
             connection.open()
+        self.tcp.start()
         for program, start_ns in zip(self._programs, self._starts_ns, strict=True):
             program.due_ns = at_ns + start_ns
         self._begins = sorted(
@@ -158,7 +172,7 @@ class Endpoint:
         if not failed and any(connection.waiting for connection in self._connections):
             return False
         sent = all(pair.requester.idle or pair.requester.error for pair in self._pairs)
-        return sent and self._fabric.idle
+        return sent and self._fabric.idle and self.tcp.idle
 
     def send_local(
         self, job: int, ranks: tuple[int, int], gpus: tuple[int, int], size_bytes: int, imm: int
@@ -174,6 +188,7 @@ class Endpoint:
 
     def turn(self, now_ns: int) -> int:
         """Begin, send and time out what is due; return the next deadline."""
+        self.tcp.turn(now_ns)
         for program in self._programs:
             program.turn(now_ns)
         self._fabric.turn(now_ns)
@@ -206,6 +221,7 @@ class Endpoint:
         self.sampled_ns.append(now_ns)
         for pair, column in zip(self._pairs, self.sampled_bytes, strict=True):
             column.append(pair.requester.counters.acked_bytes)
+        self.tcp.sample()
         self._samples_ns += self._sample_step_ns * (
             (now_ns - self._samples_ns) // self._sample_step_ns + 1
         )
@@ -225,10 +241,21 @@ class Endpoint:
         connection, program = self._owner[pair.number]
         if imm & CLEAR_TO_SEND or not connection.acknowledge_part(imm):
             return
+        self._sent(connection, program, imm, now_ns)
+
+    def _part_arrived(self, number: int, imm: int, size_bytes: int, now_ns: int) -> None:
+        program = self._receiver_of[number]
+        if program is not None:
+            program.arrived(imm, size_bytes, now_ns)
+
+    def _sent(
+        self, way: RcConnection | TcpWay, program: AgentProgram | None, imm: int, now_ns: int
+    ) -> None:
+        """Handle the acknowledgement of a whole send."""
         if program is not None:
             program.acknowledged(imm, now_ns)
-        elif connection in self._streams:
-            self._streams[connection].acknowledged(now_ns - self._start_ns)
+        elif way in self._streams:
+            self._streams[way].acknowledged(now_ns - self._start_ns)
 
     def _iteration_over(self, rank: int, iteration: int) -> None:
         self._tell({"rank": rank, "iteration": iteration})
@@ -250,12 +277,14 @@ class Endpoint:
                 }
                 for job, program in zip(self._jobs, self._programs, strict=True)
             ],
+            "tcp": self.tcp.report(),
         }
         columns = [self.sampled_ns, *self.sampled_bytes]
         columns += [pair.requester.rtt_ns for pair in self._pairs]
         columns += [self.stalls.ended_ns, self.stalls.length_ns]
         steps = [part for program in self._programs for part in program.steps.columns()]
-        return fields, [column.tobytes() for column in columns] + steps
+        by_tcp = [column.tobytes() for column in self.tcp.sampled_bytes.values()]
+        return fields, [column.tobytes() for column in columns] + steps + by_tcp
 
 
 class _LocalConnection:

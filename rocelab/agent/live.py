@@ -19,6 +19,7 @@ from rocelab.agent.demux import Demux
 from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.prober import ProbeFlow
 from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.tcp import TcpPort
 from rocelab.agent.ticks import Ticks
 
 PERIOD_NS = 200_000_000
@@ -88,6 +89,7 @@ class LiveFile:
         pairs: Sequence[QueuePair],
         flows: Sequence[ProbeFlow],
         demux: Demux,
+        tcp: TcpPort | None = None,
         *,
         is_watched: bool = False,
     ) -> None:
@@ -95,6 +97,7 @@ class LiveFile:
         self._ticks = Ticks(pairs, flows, demux.probes) if path and is_watched else None
         self._write_ns = NEVER_NS
         self._pairs = pairs
+        self._tcp = tcp
         self._flows = flows
         self._demux = demux
         self._latest: dict[int, int] = {}
@@ -136,7 +139,8 @@ class LiveFile:
             time_ns=clock_gettime_ns(CLOCK_REALTIME),
             sent=sum([requester.packets for requester in requesters]),
             retransmitted=sum([requester.retransmitted for requester in requesters]),
-            acked_bytes=sum([requester.acked_bytes for requester in requesters]),
+            acked_bytes=sum([requester.acked_bytes for requester in requesters])
+            + (0 if self._tcp is None else self._tcp.delivered_bytes),
             timeouts=sum([requester.timeouts for requester in requesters]),
             naks_received=sum([requester.naks for requester in requesters]),
             cnps_received=sum([pair.cnps_received for pair in self._pairs]),

@@ -14,7 +14,6 @@ from itertools import repeat
 from typing import NamedTuple, Protocol
 
 from rocelab.agent.nic import NEVER_NS
-from rocelab.agent.rc.connection import RcConnection
 from rocelab.agent.steps import StepClock
 
 ID_BITS = 22
@@ -249,7 +248,7 @@ class StreamProgram:
     """Concurrent sends, so that the next is ready when one ends."""
 
     def __init__(
-        self, connection: RcConnection, send_id: int, chunk_bytes: int, at_ns: int, ends_ns: int
+        self, connection: SendWay, send_id: int, chunk_bytes: int, at_ns: int, ends_ns: int
     ) -> None:
         """`at_ns` and `ends_ns` count from the start of the run."""
         self._connection = connection

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from rocelab.results.comparison import Comparison
 
 
-@takes_options(but=("qps", "placement", "duration", "starts", "out-of-order", "selective-repeat"))
+@takes_options(
+    but=(
+        *("qps", "placement", "duration", "starts", "out-of-order", "selective-repeat"),
+        *("transport", "congestion-control", "connections"),
+    )
+)
 def compare(
     lab: LabArgument,
     *,

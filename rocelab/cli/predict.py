@@ -36,7 +36,7 @@ def _complete_scheme(incomplete: str) -> list[str]:
     return [name for name in predictable_kinds() if name.startswith(incomplete)]
 
 
-@takes_options()
+@takes_options(but=("transport", "congestion-control", "connections"))
 @uncollected()
 def predict(
     lab: LabArgument,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,8 @@ from rocelab.jobs.placement import (
 )
 from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.steps import roofline_s
+from rocelab.jobs.tcp import TcpClock, TcpPath, payload_bytes, segment_overhead_bytes, tcp_clock
+from rocelab.jobs.tcp import tcp_paths as paths_between
 from rocelab.jobs.transport import TransportSpec, message_bytes
 from rocelab.jobs.workload import Workload
 from rocelab.jobs.workloads import JobPlace
@@ -103,6 +105,28 @@ class JobPlan:
     """When it begins, in the modelled network's clock."""
     where: JobPlace | None = None
     """Where a workload is."""
+    tcp_paths: tuple[TcpPath, ...] = ()
+    """The connections of a job of TCP, which has no queue pairs."""
+
+    @property
+    def tcp_clock(self) -> TcpClock | None:
+        """What of its TCP's clock follows the lab's; None of RoCEv2."""
+        transport = self.job.transport
+        return tcp_clock(transport, self.dilation) if transport.is_tcp else None
+
+    @cached_property
+    def packet_payload_bytes(self) -> int:
+        """The payload of a full packet."""
+        if self.job.transport.is_tcp:
+            return payload_bytes(self.nic_link(0).mtu, self.fabric.family)
+        return self.job.transport.mtu
+
+    @property
+    def packet_overhead_bytes(self) -> int:
+        """What a packet takes of a cable besides its payload."""
+        if self.job.transport.is_tcp:
+            return segment_overhead_bytes(self.fabric.family)
+        return wire_overhead_bytes(self.fabric.family)
 
     @property
     def dilation(self) -> float:
@@ -239,8 +263,8 @@ class JobPlan:
         network_ns = roofline_ns(
             self.over_network,
             max(self.nic_rate_bps(rank) for rank in range(self.ranks)),
-            mtu_bytes=self.job.transport.mtu,
-            overhead_bytes=wire_overhead_bytes(self.fabric.family),
+            mtu_bytes=self.packet_payload_bytes,
+            overhead_bytes=self.packet_overhead_bytes,
         )
         if self.hosts is None or self.hosts.model.local is None:
             return network_ns
@@ -304,7 +328,7 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[LabJob]) -> tuple[JobPlan, ...]:
     several.
     """
     plans: list[JobPlan] = []
-    number = FIRST_QP
+    used = _Used()
     created: dict[str | None, Counter[NicRef]] = defaultdict(Counter)
     taken: dict[str | None, set[NicRef]] = defaultdict(set)
     of_job: dict[str, tuple[NicRef, ...]] = {}
@@ -317,13 +341,14 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[LabJob]) -> tuple[JobPlan, ...]:
         try:
             part = fabric.network(job.network)
             name = part.network_name
-            beside = _Beside(created[name], taken[name], of_job)
-            plans.append(_planned(part, job, number, beside))
+            beside = _Beside(used, created[name], taken[name], of_job)
+            plans.append(_planned(part, job, beside))
         except InputError as error:
             called = which if isinstance(job, JobSpec) else job.name
             named = f"job {called}: " if len(jobs) > 1 else ""
             raise InputError(f"{named}{error.message}", hint=error.hint) from error
-        number += len(plans[-1].ends)
+        used.queue_pair += len(plans[-1].ends)
+        used.connection += len(plans[-1].tcp_paths)
         taken[name].update(plans[-1].places)
         if not isinstance(job, JobSpec):
             of_endpoints = sum(map(len, _endpoints(part, job)))
@@ -331,10 +356,21 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[LabJob]) -> tuple[JobPlan, ...]:
     return tuple(plans)
 
 
+@dataclass(slots=True)
+class _Used:
+    """What the jobs before have used of what is numbered in a run."""
+
+    queue_pair: int = FIRST_QP
+    connection: int = 0
+    listening: Counter[str] = field(default_factory=Counter)
+    """Ports of TCP at each address."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Beside:
     """What the jobs before have in a network."""
 
+    used: _Used
     created: Counter[NicRef]
     """Queue pairs of each NIC."""
     taken: Collection[NicRef]
@@ -366,6 +402,8 @@ def _check_together(fabric: Fabric, jobs: Sequence[LabJob]) -> None:
         )
     of_network: dict[str | None, set[HostModel | None]] = defaultdict(set)
     for job in jobs:
+        if job.transport.is_tcp:
+            continue
         part = fabric.network(job.network)
         spec = job.host_model or part.spec.host_model
         of_network[part.network_name].add(None if spec is None else spec.model)
@@ -380,20 +418,21 @@ def _check_together(fabric: Fabric, jobs: Sequence[LabJob]) -> None:
 def _planned(
     fabric: Fabric,
     job: LabJob,
-    first_qp: int,
     beside: _Beside,
 ) -> JobPlan:
-    _check_transport(job.transport)
+    _check_transport(job)
     start_ns = 0
     if not isinstance(job, JobSpec):
         if job.collective is None:
-            return _of_workload(fabric, job, first_qp, beside)
+            return _of_workload(fabric, job, beside)
         start_ns = job.start
         places = place(fabric, job.collective.ranks, job.placement, job.seed, beside.taken)
         job = job.collective.model_copy(update={"iterations": job.iterations})
     else:
         places = place(fabric, job.ranks, job.placement, job.seed)
-    job, hosts = lab_hosts(fabric, job, places)
+    hosts = None
+    if not job.transport.is_tcp:
+        job, hosts = lab_hosts(fabric, job, places)
     schedule: Schedule | None = None
     streams: tuple[Stream, ...] = ()
     if job.size is None:
@@ -407,14 +446,15 @@ def _planned(
                 f"{len(schedule.sends):,} sends in an iteration", hint=f"at most {MAX_ID:,}"
             )
         pairs = _pairs(schedule, hosts)
-    ends = _queue_pairs(fabric, job, places, pairs, first_qp, beside.created)
-    return JobPlan(fabric, job, places, schedule, streams, ends, hosts, start_ns=start_ns)
+    ends, paths = _wired(fabric, job, places, pairs, beside)
+    return JobPlan(
+        fabric, job, places, schedule, streams, ends, hosts, start_ns=start_ns, tcp_paths=paths
+    )
 
 
 def _of_workload(
     fabric: Fabric,
     job: SimulatedJob,
-    first_qp: int,
     beside: _Beside,
 ) -> JobPlan:
     block = job.workload
@@ -430,7 +470,8 @@ def _of_workload(
             "a NIC is two ranks of the job: its own and storage or a reader, or both of these",
             hint="take other servers for one of the two",
         )
-    hosts = workload_hosts(fabric, job.host_model, places)
+    is_tcp = job.transport.is_tcp
+    hosts = None if is_tcp else workload_hosts(fabric, job.host_model, places)
     block = block.on_hosts(None if hosts is None else hosts.ranks)
     job = job.model_copy(update={job.kind: block})
     where = _job_place(fabric, job, places, [len(group) for group in groups], hosts)
@@ -453,9 +494,25 @@ def _of_workload(
             )
         known = known.workload()
     made = lab_schedule(known, 0.0 if hosts is None else hosts.launch_ns / 1e9)
-    pairs = _pairs(made.schedule, hosts)
-    ends = _queue_pairs(fabric, job, places, pairs, first_qp, beside.created)
-    return JobPlan(fabric, job, places, made.schedule, (), ends, hosts, made, job.start, where)
+    ends, paths = _wired(fabric, job, places, _pairs(made.schedule, hosts), beside)
+    return JobPlan(
+        fabric, job, places, made.schedule, (), ends, hosts, made, job.start, where, paths
+    )
+
+
+def _wired(
+    fabric: Fabric,
+    job: LabJob,
+    places: Sequence[NicRef],
+    pairs: Iterable[Pair],
+    beside: _Beside,
+) -> tuple[tuple[QueuePairEnd, ...], tuple[TcpPath, ...]]:
+    """The queue pairs of a job, or its connections of TCP."""
+    used = beside.used
+    if job.transport.is_tcp:
+        paths = paths_between(fabric, job.transport, places, pairs, used.connection, used.listening)
+        return (), paths
+    return _queue_pairs(fabric, job, places, pairs, used.queue_pair, beside.created), ()
 
 
 def _own_places(
@@ -500,8 +557,14 @@ def _job_place(
     )
 
 
-def _check_transport(transport: TransportSpec) -> None:
+def _check_transport(job: LabJob) -> None:
     """Raises InputError for what the NICs of a lab do not do."""
+    transport = job.transport
+    if transport.is_tcp and job.host_model is not None:
+        raise InputError(
+            "host_model: with TCP hosts are the servers' kernels, and take their own time",
+            hint="leave it out, or leave out transport.kind",
+        )
     if transport.selective_repeat:
         raise InputError(
             "transport.selective_repeat: the NICs of a lab go back N",

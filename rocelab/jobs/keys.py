@@ -109,6 +109,21 @@ KEYS: Mapping[str, JobKey] = {
         ("contiguous", "topology-aware", "fragmented", "random"),
     ),
     "seed": JobKey("seed", "N", "Draws random placements and permutations, and ports."),
+    "transport": JobKey(
+        "transport.kind",
+        "NAME",
+        "roce, or tcp: the kernel's own, in a lab; then of the options below only the next two.",
+        ("roce", "tcp"),
+    ),
+    "congestion-control": JobKey(
+        "transport.congestion_control",
+        "NAME",
+        "Of --transport tcp: cubic, which is the default, bbr, reno.",
+        ("cubic", "bbr", "reno"),
+    ),
+    "connections": JobKey(
+        "transport.connections", "N", "Of --transport tcp: connections from a rank to another."
+    ),
     "qps": JobKey("transport.qps", "N", "Queue pairs per pair of NICs: more of them, more paths."),
     "strategy": JobKey(
         "transport.strategy",

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from rocelab.base.quantities import whole_share
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.jobs.performance import wire_overhead_bytes
 
 PACKET_CPU_S = 20e-6
 BYTE_CPU_S = 6e-6 / 1024
@@ -53,17 +52,16 @@ def estimate(plans: Sequence[JobPlan], cpu_count: int) -> Load:
 
 def _packets(plan: JobPlan) -> tuple[float, float]:
     """A job's data packets per second of the lab's clock, and their payload in bytes."""
-    transport = plan.job.transport
-    overhead_bytes = wire_overhead_bytes(plan.fabric.family)
+    mtu_bytes, overhead_bytes = plan.packet_payload_bytes, plan.packet_overhead_bytes
     least_ns = plan.least_ns if plan.is_open_loop else plan.sending_ns
     if plan.over_network is not None and least_ns is not None:
         sends = plan.over_network.sends
-        packets = sum(-(-send.size_bytes // transport.mtu) for send in sends)
+        packets = sum(-(-send.size_bytes // mtu_bytes) for send in sends)
         payload_bytes = sum(send.size_bytes for send in sends) / packets
         return packets * 1e9 / (least_ns * plan.dilation), payload_bytes
     ends = ({s.source for s in plan.streams}, {s.destination for s in plan.streams})
     lab_bps = min(sum(plan.lab_rate_bps(rank) for rank in ranks) for ranks in ends)
-    payload_bytes = float(min(transport.mtu, plan.message_bytes))
+    payload_bytes = float(min(mtu_bytes, plan.message_bytes))
     return lab_bps / 8 / (payload_bytes + overhead_bytes), payload_bytes
 
 

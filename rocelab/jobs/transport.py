@@ -1,4 +1,5 @@
-"""How NICs send, as a user writes it: queue pairs, packets, markings, congestion control.
+"""How NICs send, as a user writes it: queue pairs, packets, markings, congestion control; or the
+kernel's TCP.
 
 Validates the block `transport` of a job as a `TransportSpec`, with times in ns of the modelled
 network and sizes in bytes.
@@ -8,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from rocelab.base.units import SIZE, DurationNs, SizeBytes
 from rocelab.base.wording import RefusedError, described, did_you_mean, listed, shown
@@ -31,6 +39,23 @@ MAX_DURATION = 600 * SECOND
 DCQCN_OFF = "off"
 
 Dscp = Annotated[int, Field(ge=0, le=63)]
+
+
+class TransportKind(StrEnum):
+    """Who carries a job's sends."""
+
+    ROCE = "roce"
+    """RoCEv2's reliable connections, whose NICs the kit plays."""
+    TCP = "tcp"
+    """Sockets of the servers' kernel."""
+
+
+class CongestionControl(StrEnum):
+    """Congestion controls of Linux's TCP (tcp(7), TCP_CONGESTION)."""
+
+    CUBIC = "cubic"
+    BBR = "bbr"
+    RENO = "reno"
 
 
 class Strategy(StrEnum):
@@ -62,8 +87,35 @@ class AdmissionSpec(SpecModel):
 
 
 class TransportSpec(SpecModel):
-    """Reliable connections between NICs: queue pairs, packets, markings and congestion control."""
+    """Reliable connections between NICs: queue pairs, packets, markings and congestion control; or,
+    with `kind: tcp`, connections of the kernel, which decides on packets itself."""
 
+    kind: Annotated[
+        TransportKind,
+        Field(
+            strict=False,
+            description="roce: queue pairs of RoCEv2; tcp: the kernel's own TCP, which has the "
+            "keys congestion_control, connections, rto_min and dscp only",
+        ),
+    ] = TransportKind.ROCE
+    congestion_control: Annotated[
+        Annotated[CongestionControl, Field(strict=False)] | None,
+        Field(description="of tcp: cubic, which is the default, bbr or reno"),
+    ] = None
+    connections: Annotated[
+        Annotated[int, Field(ge=1, le=256)] | None,
+        Field(
+            description="of tcp: connections from a rank to another, 1 if left out; each carries "
+            "a part of every send"
+        ),
+    ] = None
+    rto_min: Annotated[
+        Annotated[DurationNs, Field(gt=0, le=MAX_DURATION)] | None,
+        Field(
+            description="of tcp: the least retransmission timeout, 200 ms if left out; the lab "
+            "has it times the dilation, as far as Linux lets it"
+        ),
+    ] = None
     qps: Annotated[
         int, Field(ge=1, le=256, description="queue pairs per connection of two NICs")
     ] = 1
@@ -125,7 +177,9 @@ class TransportSpec(SpecModel):
             "that of its software RoCE, rxe",
         ),
     ] = SourcePort.PER_QP
-    dscp: Annotated[Dscp, Field(description="DSCP of data packets")] = DATA_DSCP
+    dscp: Annotated[
+        Dscp, Field(description=f"DSCP of data packets; {DATA_DSCP} if left out, 0 with tcp")
+    ] = DATA_DSCP
     ack_dscp: Annotated[Dscp, Field(description="DSCP of ACKs and NAKs")] = ACK_DSCP
     cnp_dscp: Annotated[Dscp, Field(description="DSCP of congestion notifications (CNP)")] = (
         CNP_DSCP
@@ -159,6 +213,11 @@ class TransportSpec(SpecModel):
     ] = None
 
     @property
+    def is_tcp(self) -> bool:
+        """Whether the kernel carries it."""
+        return self.kind is TransportKind.TCP
+
+    @property
     def queue_pairs(self) -> int:
         """Queue pairs of a connection: those for data, then the one for clear-to-sends if any."""
         return self.qps + (self.admission is not None)
@@ -167,6 +226,35 @@ class TransportSpec(SpecModel):
     def control(self) -> CongestionSpec | None:
         """Its congestion control, None without."""
         return self.congestion if self.dcqcn == DCQCN_OFF else DcqcnSpec(profile=self.dcqcn)
+
+    @model_validator(mode="after")
+    def _keys_of_its_kind(self) -> Self:
+        others = ROCE_KEYS if self.is_tcp else TCP_KEYS
+        fields = type(self).model_fields
+        # A key with its default is as good as left out.
+        wrong = [key for key in others if getattr(self, key) != fields[key].default]
+        if wrong:
+            means = f"{listed(wrong, 'and')} {'means' if len(wrong) == 1 else 'mean'}"
+            raise RefusedError(
+                f"{means} nothing with kind: {self.kind}",
+                "remove it" if self.is_tcp else "remove it, or write kind: tcp",
+                keys=tuple(wrong),
+            )
+        if self.is_tcp:
+            # What it is as queue pairs, which simulated fluids take it for: no window holds it
+            # back, and each send is a part on every connection. The model is frozen, but the
+            # validator still completes it.
+            held = {"qps": self.connections or 1, "strategy": Strategy.SPLIT, "window": MAX_WINDOW}
+            if "dscp" not in self.model_fields_set:
+                held["dscp"] = TCP_DSCP
+            for key, value in held.items():
+                object.__setattr__(self, key, value)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _only_its_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        others = ROCE_KEYS if self.is_tcp else ("kind", *TCP_KEYS)
+        return {key: value for key, value in handler(self).items() if key not in others}
 
     @field_validator("dcqcn", mode="before")
     @classmethod
@@ -254,3 +342,11 @@ def message_bytes(transport: TransportSpec) -> int:
     if transport.admission is None:
         return transport.message
     return min(transport.message, transport.admission.buffer)
+
+
+TCP_KEYS = ("congestion_control", "connections", "rto_min")
+ROCE_KEYS = tuple(
+    key for key in TransportSpec.model_fields if key not in ("kind", "dscp", *TCP_KEYS)
+)
+TCP_DSCP = 0
+"""Best effort (RFC 2474 section 4.1), as of sockets that ask for nothing."""

@@ -72,6 +72,16 @@ class ConnectionEnd:
         return bool(self.unacked_segments or self.unsent_bytes)
 
 
+def has_congestion_control(name: str) -> bool:
+    """Whether the kernel has this congestion control of TCP; it loads a module that is there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+        try:
+            probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        except FileNotFoundError:
+            return False
+    return True
+
+
 def open_socket() -> socket.socket:
     """A socket of the calling thread's namespace that `connections` asks. Raises OSError."""
     return socket.socket(

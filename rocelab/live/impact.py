@@ -141,6 +141,8 @@ def _sentences(report: JobReport) -> Iterator[str]:
             f"{quantities.duration(hit.failed_ns / dilation)} of the modelled network; the median "
             f"of {hit.steady} before it was {quantities.duration(hit.steady_ns / dilation)}."
         )
+    if report.transport is None:
+        return
     resent = report.transport.retransmitted
     yield f"{resent:,} of {report.transport.data_packets:,} data packets were sent again."
     if report.transport.timeouts:

@@ -77,9 +77,11 @@ class DeviceWatch(Holding):
         taps, family = partial(Taps, lab.fabric, self._netns_of), lab.fabric.family
         self._roce = stack.enter_context(taps(lab.fabric.links, roce_filter(family)))
         numbers = [end.number for plan in self._plans for end in plan.ends]
-        of_jobs = queue_pair_filter(min(numbers), max(numbers), family)
-        self._jobs = stack.enter_context(taps(nic_links(self._plans), of_jobs))
-        self._data = stack.enter_context(taps(nic_links(self._plans), data_filter(family)))
+        # Without numbers the jobs are of TCP, and there is nothing to count.
+        links = nic_links(self._plans) if numbers else ()
+        of_jobs = queue_pair_filter(min(numbers, default=0), max(numbers, default=0), family)
+        self._jobs = stack.enter_context(taps(links, of_jobs))
+        self._data = stack.enter_context(taps(links, data_filter(family)))
         self._before = _all_counters(self._netns_of)
 
     def read(self, started_ns: int) -> DeviceCounts:

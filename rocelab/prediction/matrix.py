@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocelab.base.arrays import Longs
+from rocelab.base.errors import InputError
 from rocelab.jobs.flow import ProbeStream
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef
@@ -78,12 +79,17 @@ def rows_of_jobs(plans: Iterable[JobPlan]) -> list[FlowRow]:
     are those of a run without retransmission; they are unknown for streams, which send as fast as
     possible, and with admission. If sends of two ranks differ in size and their order may vary, it
     is unknown which of their queue pairs carries which: then the sum over these is right, and each
-    may differ by a message.
+    may differ by a message. Raises InputError for a job of TCP.
     """
     return [row for plan in plans for row in _rows_of_job(plan)]
 
 
 def _rows_of_job(plan: JobPlan) -> list[FlowRow]:
+    if plan.job.transport.is_tcp:
+        raise InputError(
+            "a kernel chooses the source ports of TCP, and with them the paths",
+            "predict a job of RoCEv2, or run this one and read the counters of its links",
+        )
     ends: dict[tuple[int, int], list[QueuePairEnd]] = defaultdict(list)
     for end in plan.ends:
         if not end.control:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import errno
 import socket
+from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import CLOCK_REALTIME, clock_gettime_ns
 
@@ -37,12 +38,17 @@ class _Seen:
     """When an acknowledgement was last seen, or nothing was waiting."""
 
     stalls: list[Stall]
+    stall_trips: int
+    rtts_us: array[int] = field(default_factory=lambda: array("I"))
+    """At samples in which it had something to send."""
 
     def update(self, end: ConnectionEnd, now_ns: int) -> None:
         if end.acked_bytes > self.end.acked_bytes:
             self._conclude(now_ns - end.silent_ms * 10**6)
         elif not self.end.waits:
             self._conclude(now_ns)
+        if end.waits and end.rtt_us:
+            self.rtts_us.append(end.rtt_us)
         self.end, self.seen_ns = end, now_ns
 
     def _conclude(self, at_ns: int) -> None:
@@ -52,7 +58,8 @@ class _Seen:
     def stalls_until(self, now_ns: int) -> list[Stall]:
         """All stalls, with one that lasts on. One is known only if the last sample showed it: what
         was acknowledged since then may have come bit by bit."""
-        if self.end.waits and self.seen_ns - self.progress_ns >= STALL_NS:
+        limit_ns = max(STALL_NS, self.stall_trips * self.end.rtt_us * 1000)
+        if self.end.waits and self.seen_ns - self.progress_ns >= limit_ns:
             return [*self.stalls, Stall(self.progress_ns, now_ns)]
         return self.stalls
 
@@ -60,10 +67,13 @@ class _Seen:
 class ConnectionWatch(Holding):
     """The connections of some servers of a lab, within a context. Raises OSError."""
 
-    def __init__(self, netns: Sequence[Path], name_of: Mapping[str, str]) -> None:
+    def __init__(
+        self, netns: Sequence[Path], name_of: Mapping[str, str], stall_trips: int = 0
+    ) -> None:
         """netns: each server's namespace. `name_of`: the name of each address of the lab;
-        connections with another address, such as loopback's, are left out."""
-        self._netns, self._name_of = netns, name_of
+        connections with another address, such as loopback's, are left out. A stall is longer than
+        STALL_NS and than `stall_trips` smoothed round trips."""
+        self._netns, self._name_of, self._stall_trips = netns, name_of, stall_trips
         self._seen: dict[bytes, _Seen] = {}
         self._delivered: list[tuple[int, int]] = []
         self.lost_events = False
@@ -123,6 +133,16 @@ class ConnectionWatch(Holding):
         ]
         return tuple(sorted(rows, key=lambda connection: -connection.delivered_bytes))
 
+    def rtts_us(self, address: str, port: int) -> tuple[int, ...]:
+        """Smoothed round trips of the connections to that address and port, at each sample in
+        which they had something to send."""
+        return tuple(
+            rtt_us
+            for seen in self._seen.values()
+            if (seen.end.peer, seen.end.peer_port) == (address, port)
+            for rtt_us in seen.rtts_us
+        )
+
     def _ended(self, watch: socket.socket) -> Sequence[ConnectionEnd]:
         ends: list[ConnectionEnd] = []
         while True:
@@ -141,4 +161,4 @@ class ConnectionWatch(Holding):
         if end.cookie in self._seen:
             self._seen[end.cookie].update(end, now_ns)
         else:
-            self._seen[end.cookie] = _Seen(end, now_ns, now_ns, now_ns, [])
+            self._seen[end.cookie] = _Seen(end, now_ns, now_ns, now_ns, [], self._stall_trips)

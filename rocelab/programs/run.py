@@ -73,7 +73,7 @@ class ProgramSession(Holding):
         self._watch = stack.enter_context(ConnectionWatch(netns, names))
         self._run = stack.enter_context(ProgramRun(lab, self._programs, self._folder))
         stack.push(self._interrupted)
-        self._busy_s, self.began_ns = _busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)
+        self._busy_s, self.began_ns = busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)
         self._sampled_s = monotonic()
 
     def _interrupted(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -107,7 +107,7 @@ class ProgramSession(Holding):
         """What they did; its times count from `zero_ns`, CLOCK_REALTIME."""
         lab, ended_ns = self._lab, clock_gettime_ns(CLOCK_REALTIME)
         lasted_ns = ended_ns - self.began_ns
-        cpu_s = _busy_seconds() - self._busy_s
+        cpu_s = busy_seconds() - self._busy_s
         cpu_share = min(1.0, cpu_s * 1e9 / lasted_ns / (os.cpu_count() or 1))
         return ProgramReport(
             schema_version=SCHEMA_VERSION,
@@ -153,7 +153,7 @@ class ProgramSession(Holding):
         self._watch.sample()
         now_s = monotonic()
         self._longest_ns = max(self._longest_ns, round((now_s - self._sampled_s) * 1e9))
-        self._interval_s = max(INTERVAL_S, (now_s - began_s) / _SHARE_OF_CPU)
+        self._interval_s = next_interval(now_s - began_s)
         self._sampled_s = now_s
 
     def _take(self, events: Iterable[OutputLine | Ended]) -> bool:
@@ -233,7 +233,12 @@ def address_names(fabric: Fabric) -> dict[str, str]:
     return names
 
 
-def _busy_seconds() -> float:
+def next_interval(took_s: float) -> float:
+    """How long to wait before the next sample, of one that took so long."""
+    return max(INTERVAL_S, took_s / _SHARE_OF_CPU)
+
+
+def busy_seconds() -> float:
     """The time that this machine's CPUs have worked (proc_stat(5))."""
     user, nice, system, _, _, *interrupts = map(
         int, Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]

@@ -30,6 +30,7 @@ from rocelab.report.document import (
 )
 from rocelab.report.jobs.plots import progress_plot
 from rocelab.report.jobs.tables import pause_table, propagation_table
+from rocelab.report.jobs.tcp import tcp_section
 from rocelab.report.jobs.text import lossless_text
 from rocelab.report.jobs.workload import workload_blocks
 from rocelab.report.replay.recording import Recording, recorded_jobs, recording_of
@@ -59,7 +60,7 @@ def job_document(report: JobReport) -> Document:
         _headlines(report),
         *workload_blocks(report),
         _ranks(report),
-        _transport(report),
+        _transport(report) if report.tcp is None else tcp_section(report),
         pause_table(report, "Ports that were paused (PFC)"),
         propagation_table(report),
         _queues(report),
@@ -83,7 +84,12 @@ def job_document(report: JobReport) -> Document:
         f"{report.title}{size} on {report.lab['name']}",
         blocks,
         kind=f"rocelab traffic on lab `{report.lab['name']}`",
-        meta=report.hosts[:1].upper() + report.hosts[1:],
+        meta=" ".join(
+            (
+                report.hosts[:1].upper() + report.hosts[1:],
+                *(() if report.tcp is None else report.tcp.clock),
+            )
+        ).strip(),
         card=job_answer(report, Figure("answer", partial(progress_plot, report))),
     )
     return with_basis(document, report.basis)
@@ -106,14 +112,14 @@ def disturbed_by(disturbed: Sequence[Disturbance]) -> tuple[str, ...]:
 
 def _nccl(report: JobReport) -> str:
     """The median iteration in the shape of nccl-tests."""
-    job, transport = report.job, report.transport
+    job, ranks = report.job, report.ranks
     row = PerformanceRow(
         Pattern(job["pattern"]),
         job["ranks"],
         parse_size_bytes(job["size"]),
         report.headline("iteration_time").modelled.median,
         root=job.get("root", 0) if kind_of(Pattern(job["pattern"])).is_rooted else -1,
-        wrong_bytes=abs(transport.posted_bytes - transport.delivered_bytes),
+        wrong_bytes=abs(sum(rank.posted_bytes - rank.delivered_bytes for rank in ranks)),
     )
     text = nccl_table(
         [row],
@@ -231,7 +237,7 @@ def _both(time: Times | None) -> tuple[Cell, Cell]:
 
 def _transport(report: JobReport) -> Table:
     """Two figures a line, without a heading."""
-    counts, trips = report.transport, report.round_trips
+    counts, trips = report.roce, report.round_trips
     cells: list[tuple[str, Cell]] = [
         (title, Value(number, Unit.COUNT))
         for title, number in (

@@ -4,7 +4,7 @@ figures that they printed, under faults too."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -59,7 +59,7 @@ def program_document(report: ProgramReport) -> Document:
     """What `rocelab run` prints when its programs have ended."""
     blocks: tuple[Block, ...] = (
         _ends(report),
-        _connections(report),
+        connections_table(report.connections, report.stall_bin_ns),
         *(Note(text, Tone.CAUTION) for text in report.warnings),
     )
     return Document("", (Note(_what(report)), *blocks))
@@ -97,9 +97,13 @@ def ended_how(rank: RankEnd) -> str:
     return f"signal {-rank.code}" if rank.code < 0 else f"exit code {rank.code}"
 
 
-def _connections(report: ProgramReport) -> Table:
+def connections_table(
+    connections: Sequence[TcpConnection], stall_bin_ns: int, stall_trips: int = 0
+) -> Table:
+    """TCP connections with their figures, those that delivered most first."""
+    trips = f" and {counted(stall_trips, 'round trip')}" if stall_trips else ""
     return Table(
-        f"TCP connections, in the lab's clock; stalls of {duration(report.stall_bin_ns)} and more",
+        f"TCP connections, in the lab's clock; stalls of {duration(stall_bin_ns)}{trips} and more",
         (
             *columns(Unit.TEXT, "from", "to"),
             Column("ports", Unit.FIGURE, unbroken=True),
@@ -110,7 +114,7 @@ def _connections(report: ProgramReport) -> Table:
             Column("stalls", Unit.COUNT),
             Column("longest", Unit.NS),
         ),
-        tuple(map(_connection, report.connections)),
+        tuple(map(_connection, connections)),
         names=3,
         most=MOST_CONNECTIONS,
     )
@@ -145,7 +149,10 @@ def programs_sections(name: str, run: ProgramsRun, repeat: str) -> Iterator[Sect
             *(Note(text, Tone.CAUTION) for text in run.report.warnings),
         ),
     )
-    yield Section(f"Connections{repeat}", (_connections(run.report),))
+    yield Section(
+        f"Connections{repeat}",
+        (connections_table(run.report.connections, run.report.stall_bin_ns),),
+    )
 
 
 def _events(run: ProgramsRun) -> Table:

@@ -33,6 +33,7 @@ from rocelab.results.lossless import Lossless
 from rocelab.results.oflab import LabDocument
 from rocelab.results.probes import Disturbance, Event
 from rocelab.results.stages import Stages
+from rocelab.results.tcp import TcpFigures
 from rocelab.routes.balance import TierBalance
 
 SCHEMA_VERSION = 2
@@ -448,9 +449,11 @@ class JobReport(LabDocument):
     completion: Times | None
     """Of all measured iterations, pauses included."""
     ranks: tuple[RankFigures, ...]
-    transport: Transport
+    transport: Transport | None
+    """None of a job of TCP, which has `tcp`."""
     round_trips: RoundTrips | None
-    """They include the queues, and the time for which agents batch arrivals (1 us x dilation, 50 us
+    """Of TCP, the kernel's smoothed ones (RFC 6298) at samples of its connections. Of RoCEv2 they
+    include the queues, and the time for which agents batch arrivals (1 us x dilation, 50 us
     to 1 ms of the lab)."""
     queue_engine: str
     queues: tuple[QueueFigures, ...]
@@ -492,10 +495,19 @@ class JobReport(LabDocument):
     hosts: str = ""
     """What a host model makes agents wait for, and what it leaves to them; empty without one: hosts
     are agents, which take their own time."""
+    tcp: TcpFigures | None = None
+    """None of a job of RoCEv2."""
 
     @property
     def valid(self) -> bool:
         return not self.problems and not self.disturbed
+
+    @property
+    def roce(self) -> Transport:
+        """The counters of queue pairs. Raises ValueError for a job of TCP, which has none."""
+        if self.transport is None:
+            raise ValueError("a job of TCP has no queue pairs")
+        return self.transport
 
     def event_of(self, outage: FlowOutage) -> Event | None:
         """The event at which a flow was cut off: the first during its outage, or else the last

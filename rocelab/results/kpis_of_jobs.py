@@ -44,11 +44,17 @@ def _is_broken(job: PhaseJob) -> bool:
     return any(event.change == "begin" for event in job.report.events)
 
 
+def _is_roce(job: PhaseJob) -> bool:
+    return job.report.tcp is None
+
+
 def _is_complete(job: PhaseJob) -> bool:
-    moved = job.report.transport
-    return (
-        not job.report.errors and moved.posted_bytes == moved.acked_bytes == moved.delivered_bytes
+    moved = [job.report.transport] if job.report.transport is not None else job.report.ranks
+    posted, acked, delivered = (
+        sum(getattr(part, f"{what}_bytes") for part in moved)
+        for what in ("posted", "acked", "delivered")
     )
+    return not job.report.errors and posted == acked == delivered
 
 
 def _marks_outside_data(job: PhaseJob) -> int:
@@ -217,7 +223,8 @@ JOB_KPIS = (
         "Packets retransmitted",
         "data packets sent again after a NAK or a timeout (go-back-N)",
         better=Better.LOWER,
-        of_job=lambda job: job.report.transport.retransmitted,
+        of_job=attribute("report.transport.retransmitted"),
+        applies=_is_roce,
         summed=True,
     ),
     Kpi(
@@ -226,7 +233,8 @@ JOB_KPIS = (
         "NAKs",
         "sequence errors that receivers reported to senders",
         better=Better.LOWER,
-        of_job=lambda job: job.report.transport.naks_sent,
+        of_job=attribute("report.transport.naks_sent"),
+        applies=_is_roce,
         summed=True,
     ),
     Kpi(
@@ -235,7 +243,8 @@ JOB_KPIS = (
         "ACK timeouts",
         "expiries of a sender's local ACK timeout",
         better=Better.LOWER,
-        of_job=lambda job: job.report.transport.timeouts,
+        of_job=attribute("report.transport.timeouts"),
+        applies=_is_roce,
         summed=True,
     ),
     Kpi(
@@ -260,7 +269,8 @@ JOB_KPIS = (
         Quantity.COUNT,
         "CE packets received",
         "data packets that reached their receiver with a mark",
-        of_job=lambda job: job.report.transport.ce,
+        of_job=attribute("report.transport.ce"),
+        applies=_is_roce,
         summed=True,
     ),
     Kpi(
@@ -268,7 +278,8 @@ JOB_KPIS = (
         Quantity.COUNT,
         "CNPs",
         "congestion notifications that senders received",
-        of_job=lambda job: job.report.transport.cnps_received,
+        of_job=attribute("report.transport.cnps_received"),
+        applies=_is_roce,
         summed=True,
     ),
     Kpi(
@@ -302,7 +313,7 @@ JOB_KPIS = (
         "rtt_p50",
         Quantity.DURATION,
         "Round trip, median",
-        "data packet to ACK as the sender sees it, modelled",
+        "data packet to ACK as the sender sees it, modelled; of TCP the kernel's smoothed ones",
         better=Better.LOWER,
         of_job=attribute("report.round_trips.p50.modelled_ns"),
     ),

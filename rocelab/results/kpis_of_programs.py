@@ -1,4 +1,4 @@
-"""The KPIs of programs on a lab's servers."""
+"""The KPIs of programs on a lab's servers, and those of TCP which jobs have too."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from collections.abc import Callable
 from statistics import median
 
 from rocelab.base.quantities import BPS_PER_GBS
-from rocelab.results.kpi import Better, Kpi, Quantity
+from rocelab.results.kpi import Better, Kpi, PhaseJob, Quantity, attribute
 from rocelab.results.programs import ProgramsRun, p99
+
+
+def _is_tcp(job: PhaseJob) -> bool:
+    return job.report.tcp is not None
+
+
+def _longest_stall_of_job(job: PhaseJob) -> float | None:
+    tcp = job.report.tcp
+    return None if tcp is None else tcp.longest_stall_ns / job.report.clock.dilation
 
 
 def _longest_stall(run: ProgramsRun) -> int:
@@ -59,6 +68,9 @@ PROGRAM_KPIS = (
         "TCP connections whose sender had something to send and got no acknowledgement for 100 ms",
         Better.LOWER,
         of_programs=lambda run: sum(bool(one.stalls) for one in run.report.connections),
+        of_job=attribute("report.tcp.stalled"),
+        applies=_is_tcp,
+        summed=True,
     ),
     Kpi(
         "longest_stall",
@@ -67,6 +79,8 @@ PROGRAM_KPIS = (
         "the longest such time of a TCP connection",
         Better.LOWER,
         of_programs=_longest_stall,
+        of_job=_longest_stall_of_job,
+        applies=_is_tcp,
     ),
     Kpi(
         "tcp_goodput",
@@ -83,6 +97,8 @@ PROGRAM_KPIS = (
         "share of the payload that TCP retransmitted",
         Better.LOWER,
         of_programs=_resent_share,
+        of_job=attribute("report.tcp.resent_share"),
+        applies=_is_tcp,
     ),
     _of_metric("metric_median", "median", "the median", median),
     _of_metric("metric_p99", "p99", "the 99th percentile", p99),

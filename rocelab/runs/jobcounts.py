@@ -47,6 +47,9 @@ def ranks(job: JobResult) -> tuple[RankFigures, ...]:
             acked=pair.requester.acked_bytes,
             delivered=pair.responder.bytes,
         )
+    for one in job.connections:
+        counts[one.path.rank].update(posted=one.posted_bytes, acked=one.acked_bytes)
+        counts[one.path.peer].update(delivered=one.delivered_bytes)
     measured = bool(len(job.iteration_ns))
     return tuple(
         RankFigures(
@@ -61,8 +64,10 @@ def ranks(job: JobResult) -> tuple[RankFigures, ...]:
     )
 
 
-def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport:
-    """The sums of all queue pairs' counters."""
+def transport(job: JobResult, agents: Iterable[AgentRecord]) -> Transport | None:
+    """The sums of all queue pairs' counters; None of a job of TCP, which has none."""
+    if job.plan.job.transport.is_tcp:
+        return None
     agents = tuple(agents)
     requesters = [pair.requester for pair in job.queue_pairs]
     responders = [pair.responder for pair in job.queue_pairs]

@@ -167,9 +167,9 @@ def _acked(job: JobResult, rank: int, at_ns: Floats) -> Floats:
     between samples."""
     sampled = job.sampled_ns[job.plan.places[rank].server]
     total = np.zeros(len(sampled), np.int64)
-    for pair in job.queue_pairs:
-        if pair.end.rank == rank and not pair.end.control:
-            total += pair.acked_bytes
+    for sender, acked in job.samples:
+        if sender == rank:
+            total += acked
     if not len(sampled):
         return np.zeros(len(at_ns))
     times_ns = np.array([0, *sampled.tolist()], np.float64)
@@ -192,7 +192,7 @@ def goodput(job: JobResult) -> Goodput:
     """Goodput of each rank that sends, over the whole job."""
     ends = [int(sampled[-1]) for sampled in job.sampled_ns.values() if len(sampled)]
     samples = max((len(sampled) for sampled in job.sampled_ns.values()), default=0)
-    senders = sorted({pair.end.rank for pair in job.queue_pairs if pair.requester.posted_bytes})
+    senders = sorted({rank for rank, _ in job.samples})
     if not ends or max(ends) <= 0:
         return Goodput(Times(0.0, 0.0), ())
     steps = max(1, min(STEPS, samples))

@@ -22,7 +22,8 @@ from rocelab.runs import jobcounts as counted
 from rocelab.runs import jobfigures as figures
 from rocelab.runs.accounting import check_all, disagreements
 from rocelab.runs.jobcounts import Paths
-from rocelab.runs.othertraffic import judged
+from rocelab.runs.othertraffic import described, judged
+from rocelab.runs.tcp import TcpSeen, tcp_figures, tcp_round_trips
 from rocelab.runs.workloadfigures import iteration_times_ns, workload_figures, workload_headlines
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
@@ -56,6 +57,8 @@ class JobsRecord:
     """The faults of others that the jobs allow."""
     problems: tuple[str, ...] = ()
     """Why faults or switches were not as planned."""
+    tcp: TcpSeen | None = None
+    """The connections of all jobs of TCP; None without one."""
 
 
 def _iterations(job: JobResult) -> tuple[Times, ...]:
@@ -122,7 +125,7 @@ def _report(
         completion=figures.completion(job),
         ranks=counted.ranks(job),
         transport=counted.transport(job, record.traffic.agents),
-        round_trips=trips,
+        round_trips=trips or tcp_round_trips(job, record.tcp),
         queue_engine=counts.engine.value,
         queues=counts.queues,
         links=counted.links(plan.fabric, counts),
@@ -142,6 +145,7 @@ def _report(
         outages=counted.outages(job, trips, fidelity.late_max_ns),
         workload=workload_figures(job, judgement.network.paths),
         hosts="" if plan.hosts is None else plan.hosts.words,
+        tcp=tcp_figures(job, record.tcp),
     )
 
 
@@ -161,8 +165,12 @@ def _judged(record: JobsRecord, network: NetworkRecord, of_all: Sequence[JobResu
     )
     is_whole = not moves and (spared or not kinds)
     of_others, disturbed = judged(jobs, counts, record.elapsed_s)
+    if any(job.connections for job in jobs):
+        # What the jobs' own TCP took of the links is what they are run for.
+        of_others, disturbed = described(counts), ()
     problems = (
         *traffic.problems,
+        *(() if record.tcp is None else record.tcp.problems(of_all, record.elapsed_s)),
         *(f"not valid because {reason}" for job in jobs for reason in job.unfinished),
         *(disagreements(checks, counts.engine) if is_whole and not jobs[0].errors else ()),
         *disturbed,
@@ -173,6 +181,7 @@ def _judged(record: JobsRecord, network: NetworkRecord, of_all: Sequence[JobResu
     warnings = (
         *_warnings(of_all, record.environment.cpu_count, moves, counts.engine),
         *of_others,
+        *(() if record.tcp is None else record.tcp.warnings),
         *counts.processes.warnings,
         *too_small(jobs[0].plan.fabric),
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocelab.base.documents import to_json
-from rocelab.base.errors import InputError
+from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import REPORT, RESULT, output_file, results_folder
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.base.wording import counted
@@ -30,6 +30,7 @@ from rocelab.jobs.load import warning
 from rocelab.lab import settings
 from rocelab.lab.inuse import Use, in_use
 from rocelab.lab.lab import RunningLab
+from rocelab.linux import sockets
 from rocelab.linux.rights import need_root
 from rocelab.observe.capture import NicCapture
 from rocelab.observe.devices import DeviceWatch
@@ -50,6 +51,7 @@ from rocelab.runs.fidelity import stolen_cpu_s
 from rocelab.runs.jobcounts import Paths
 from rocelab.runs.jobreport import JobsRecord, NetworkRecord, job_reports
 from rocelab.runs.observers import Observers, can_trace
+from rocelab.runs.tcp import TcpWatch
 from rocelab.traffic.session import TrafficSession
 
 
@@ -124,7 +126,7 @@ def run_listed_jobs(
     """Run `jobs` at the same time as `run_job` runs one, and report each. Of several `out` has
     result-N.json and report-N.html each, from 1, and `pcap` is refused."""
     plans = plan_jobs(lab.fabric, jobs)
-    _check_ready(lab)
+    _check_ready(lab, plans)
     if pcap is not None and len(plans) > 1:
         raise InputError(f"a capture of {len(plans)} jobs", hint="capture one job at a time")
     title = jobs[0].title if len(jobs) == 1 else f"{len(jobs)} jobs"
@@ -171,7 +173,7 @@ def run_job_under_faults(
     """Run `job` while others may break the lab, as `run_job` does with `allow_faults`, and raise as
     it does."""
     plans = plan_jobs(lab.fabric, [job])
-    _check_ready(lab)
+    _check_ready(lab, plans)
     with in_use(LabFiles(lab.name), f"a job ({job.title})", Use.UNDER_FAULTS):
         return _run_watched(lab, plans, progress)
 
@@ -236,7 +238,7 @@ def run_planned(
     """Run jobs as `run_jobs` does, within `capture` if there is one; `by_hand` knows the faults of
     others. The plans have the fabric with the hash seeds and the scheme that the lab's switches
     have now."""
-    _check_ready(lab)
+    _check_ready(lab, plans)
     environment = environment_of(lab)
     networks = _by_network(lab, plans)
     with (
@@ -244,6 +246,7 @@ def run_planned(
         link_events(lab) if faults else nullcontext(()) as ports,
         Injector(lab) as injector,
         ExitStack() as watches,
+        TcpWatch(lab, plans) as tcp,
         capture or nullcontext(),
     ):
         devices = [watches.enter_context(DeviceWatch(of.lab, of.plans)) for of in networks]
@@ -266,6 +269,7 @@ def run_planned(
             of_others = () if by_hand is None else by_hand.changes()
             traffic = session.stop(_paused((*injector.changes, *of_others)))
         counts = [watch.read(traffic.started_ns) for watch in devices]
+        seen = tcp.read(traffic.started_ns)
         events = tuple(
             rebased(event, traffic.started_ns)
             for event in events_of((*injector.happened(), *of_others), apart_ns=1)
@@ -291,6 +295,7 @@ def run_planned(
         events=events,
         disturbed=disturbed,
         problems=(*problems, *injector.unseen, *unplanned, *late),
+        tcp=seen,
     )
     return MeasuredJobs(job_reports(record), traffic.started_ns)
 
@@ -321,16 +326,26 @@ def _by_network(lab: RunningLab, plans: Sequence[JobPlan]) -> tuple[_NetworkJobs
     )
 
 
-def _check_ready(lab: RunningLab) -> None:
+def _check_ready(lab: RunningLab, plans: Sequence[JobPlan]) -> None:
+    """Raises InputError if the lab is not up, MachineError if this machine cannot run the jobs."""
     if not lab.is_running:
         raise not_up(lab.name)
     need_root("sending in a lab")
+    for clock in filter(None, (plan.tcp_clock for plan in plans)):
+        if not sockets.has_congestion_control(clock.congestion_control.value):
+            raise MachineError(
+                f"this machine's kernel has no TCP {clock.congestion_control}",
+                f"load it with `modprobe tcp_{clock.congestion_control}`, or give transport "
+                "another congestion_control",
+            )
 
 
 def _paths(lab: RunningLab, plans: Sequence[JobPlan]) -> Paths:
     """The paths of the jobs' data by the kernels' tables; empty if the scheme does not decide them,
     or the seeds are not known."""
     ends = [(plan, end) for plan in plans for end in plan.ends if not end.control]
+    if not ends:
+        return {}
     try:
         fabric = asked_fabric(plans[0].fabric, lab.steering.read_scheme())
         paths = paths_on(fabric, [row_of_end(*end) for end in ends], Setting(lab.read_fibs()))

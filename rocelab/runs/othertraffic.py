@@ -33,6 +33,17 @@ _MOST_WIRE_OVERHEAD_BYTES = 50
 _Place = tuple[str, str]
 
 
+def described(counts: DeviceCounts) -> tuple[str, ...]:
+    """What other packets than RoCEv2's there were, where jobs of TCP sent some of them."""
+    with_others = [queue for queue in counts.queues if queue.others is not None]
+    if not with_others:
+        return ()
+    return (
+        f"IP traffic beside RoCEv2, of the jobs' TCP and of others, which are not told apart: "
+        f"{_described(with_others)}",
+    )
+
+
 def judged(
     jobs: Sequence[JobResult], counts: DeviceCounts, elapsed_s: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -541,6 +541,11 @@ class Simulation:
         """Raises InputError for what the packet engine does not simulate."""
         reasons = [
             (
+                any(job.transport.is_tcp for job in self.jobs),
+                "TCP",
+                "use --engine fluid, which has fair shares, or a lab, which has the kernel's TCP",
+            ),
+            (
                 self.options.prove or self.options.eps is not None,
                 "--prove and --eps",
                 "only --engine fluid has them",

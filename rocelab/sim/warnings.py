@@ -153,7 +153,12 @@ def _unread(keys: Iterable[str], why: str) -> list[str]:
 
 
 def _transport_warnings(simulation: Simulation, *keys: str) -> list[str]:
-    return [key for job in simulation.jobs for key in job.transport.changed("transport", *keys)]
+    return [
+        key
+        for job in simulation.jobs
+        if not job.transport.is_tcp
+        for key in job.transport.changed("transport", *keys)
+    ]
 
 
 def _unread_by_a_fluid(simulation: Simulation) -> Iterator[str]:
@@ -513,7 +518,18 @@ def _repeated_exchanges(simulation: Simulation) -> Iterator[str]:
             )
 
 
+def _shared_tcp(simulation: Simulation) -> Iterator[str]:
+    names = [job.name for job in simulation.jobs if job.transport.is_tcp]
+    if names:
+        yield (
+            f"{listed(names, 'and')}: TCP is simulated as fair shares of every link from the first "
+            "byte on. No slow start, congestion window, loss or timeout is in these times, and "
+            "headers are RoCEv2's; `rocelab traffic` runs the kernel's own TCP in a lab"
+        )
+
+
 SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
+    (_FLUID, _shared_tcp),
     (_ALL, _workload_warnings),
     (_ALL, _assumed_hosts),
     (_ALL, other_gpus),

@@ -22,6 +22,7 @@ from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.patterns.base import Send
 from rocelab.jobs.placement import NicRef, nic_of
 from rocelab.jobs.sport import FIRST_SPORT
+from rocelab.jobs.tcp import TcpPath
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
 from rocelab.planning.fabric import Fabric, Link, Nic
 from rocelab.planning.pauses import obedience_ns
@@ -94,7 +95,9 @@ def _part(server: str, nics: Sequence[SessionNic], writers: Sequence[_Writer]) -
     hosts = next((plan.hosts for plan in plans if plan.hosts is not None), None)
     fields: dict[str, Any] = {
         "frame_bytes": most_header_bytes(plans[0].fabric.family)
-        + max(plan.job.transport.mtu for plan in plans),
+        + max(
+            (plan.job.transport.mtu for plan in plans if not plan.job.transport.is_tcp), default=0
+        ),
         "moderation_ns": moderation_ns(plans[0].dilation),
         "sample_ns": min(plan.sample_ns for plan in plans),
         "nics": [
@@ -105,12 +108,14 @@ def _part(server: str, nics: Sequence[SessionNic], writers: Sequence[_Writer]) -
         "kinds": [],
         "queue_pairs": [],
         "ranks": [],
+        "tcp": {"kinds": [writer.tcp(server) for writer in writers if writer.plan.tcp_clock]},
     }
     headers: list[bytes] = []
     for writer in writers:
         ranks = writer.ranks_of.get(server, [])
         first_kind = len(fields["kinds"])
-        fields["kinds"] += [writer.kind(ranks[0], kind) for kind in (DATA, CONTROL) if ranks]
+        if not writer.plan.job.transport.is_tcp:
+            fields["kinds"] += [writer.kind(ranks[0], kind) for kind in (DATA, CONTROL) if ranks]
         for rank in ranks:
             nic = nics.index(session_nic(writer.plan, writer.plan.places[rank]))
             for end in writer.ends[rank]:
@@ -143,6 +148,33 @@ class _Writer:
         for send in plan.carried.sends if plan.carried else ():
             self._sends[send.source].append(send)
             self._receives[send.destination].append(send)
+        self._tcp_from: dict[int, list[TcpPath]] = defaultdict(list)
+        self._tcp_to: dict[int, list[TcpPath]] = defaultdict(list)
+        for path in plan.tcp_paths:
+            self._tcp_from[path.rank].append(path)
+            self._tcp_to[path.peer].append(path)
+
+    def tcp(self, server: str) -> dict[str, Any]:
+        """The connections of a job of TCP at a server, and what it listens to."""
+        clock, ranks = self.plan.tcp_clock, self.ranks_of.get(server, [])
+        assert clock is not None
+        return {
+            "congestion_control": clock.congestion_control.value,
+            "tos": self.plan.job.transport.dscp << 2,
+            "rto_min_us": clock.rto_min_ns // 1000,
+            "listeners": list(
+                dict.fromkeys(
+                    (path.destination_ip, path.port)
+                    for rank in ranks
+                    for path in self._tcp_to[rank]
+                )
+            ),
+            "connections": [
+                (path.number, path.source_ip, path.destination_ip, path.port)
+                for rank in ranks
+                for path in self._tcp_from[rank]
+            ],
+        }
 
     def kind(self, rank: int, kind: int) -> dict[str, Any]:
         plan = self.plan
@@ -200,10 +232,16 @@ class _Writer:
                 peer["control"] = end.number
             else:
                 peer["queue_pairs"].append(end.number)
+        tcp: dict[int, list[int]] = defaultdict(list)
+        for path in self._tcp_from[rank]:
+            way = path.peer if path.send is None else _own_way(plan, path.send)
+            tcp[way].append(path.number)
         return {
             "job": self._number,
             "rank": rank,
             "peers": list(peers.values()),
+            "tcp": list(tcp.items()),
+            "tcp_from": [path.number for path in self._tcp_to[rank]],
             "split": transport.strategy is Strategy.SPLIT,
             "message_bytes": plan.message_bytes,
             "admitted": self._admitted,

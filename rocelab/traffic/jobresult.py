@@ -16,6 +16,7 @@ import numpy.typing as npt
 from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
+from rocelab.jobs.tcp import TcpPath
 from rocelab.traffic.jobparts import SessionNic, nics_of, session_nic
 
 Numbers = npt.NDArray[np.int64]
@@ -54,6 +55,22 @@ class QueuePairRecord:
     """How often it moved to another port of its NIC."""
     gaps: tuple[AckGap, ...] = ()
     """The longest, in order of time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TcpRecord:
+    """A TCP connection and its payload."""
+
+    path: TcpPath
+    posted_bytes: int
+    acked_bytes: int
+    """Of sends that the receiving rank has acknowledged."""
+    delivered_bytes: int
+    """That the receiving rank has read."""
+    error: str | None
+    sampled_bytes: Numbers
+    """Acknowledged by the receiver's kernel so far at each of the job's sample times, with the
+    headers of sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +135,23 @@ class JobResult:
     stalls: tuple[StallRecord, ...] = ()
     errors: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    connections: tuple[TcpRecord, ...] = ()
+    """Of a job of TCP, which has no queue pairs."""
+    rto_is_scaled: bool = False
+    """Whether its servers' kernels let it have the least retransmission timeout of its plan."""
+
+    @property
+    def samples(self) -> list[tuple[int, Numbers]]:
+        """The sending rank of each queue pair and connection with data, and the bytes that were
+        acknowledged at each sample time."""
+        pairs = [
+            (pair.end.rank, pair.acked_bytes)
+            for pair in self.queue_pairs
+            if pair.requester.posted_bytes and not pair.end.control
+        ]
+        return pairs + [
+            (one.path.rank, one.sampled_bytes) for one in self.connections if one.posted_bytes
+        ]
 
     @property
     def iteration_ns(self) -> Numbers:
@@ -143,17 +177,23 @@ class JobResult:
     @property
     def posted_bytes(self) -> int:
         """Payload that ranks posted."""
-        return sum(pair.requester.posted_bytes for pair in self.queue_pairs)
+        return sum(pair.requester.posted_bytes for pair in self.queue_pairs) + sum(
+            one.posted_bytes for one in self.connections
+        )
 
     @property
     def acked_bytes(self) -> int:
         """Payload that was acknowledged."""
-        return sum(pair.requester.acked_bytes for pair in self.queue_pairs)
+        return sum(pair.requester.acked_bytes for pair in self.queue_pairs) + sum(
+            one.acked_bytes for one in self.connections
+        )
 
     @property
     def delivered_bytes(self) -> int:
         """Payload that receivers accepted, each byte once."""
-        return sum(pair.responder.bytes for pair in self.queue_pairs)
+        return sum(pair.responder.bytes for pair in self.queue_pairs) + sum(
+            one.delivered_bytes for one in self.connections
+        )
 
 
 def read_jobs(
@@ -187,6 +227,7 @@ def read_jobs(
                 port_moves=fields["port_moves"],
                 gaps=_gaps(fields, start_ns),
             )
+    connections = _connections(plans, reports, arrays)
     results = []
     for number, plan in enumerate(plans):
         servers = dict.fromkeys(place.server for place in plan.places)
@@ -201,6 +242,8 @@ def read_jobs(
                 plan,
                 ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
                 queue_pairs=tuple(pairs[end.number] for end in plan.ends),
+                connections=tuple(connections[path.number] for path in plan.tcp_paths),
+                rto_is_scaled=all(reports[server]["tcp"]["rto_is_scaled"] for server in servers),
                 ports=tuple(
                     PortRecord(rank=rank, port=port, **fields)
                     for rank, place in enumerate(plan.places)
@@ -221,6 +264,34 @@ def read_jobs(
     )
 
 
+def _connections(
+    plans: Sequence[JobPlan],
+    reports: Mapping[str, Mapping[str, Any]],
+    arrays: Mapping[str, Sequence[Numbers]],
+) -> dict[int, TcpRecord]:
+    """Each TCP connection by its number, from the reports of both of its ends."""
+    paths = {path.number: path for plan in plans for path in plan.tcp_paths}
+    delivered = {
+        receiver["number"]: receiver["bytes"]
+        for server in arrays
+        for receiver in reports[server]["tcp"]["receivers"]
+    }
+    records = {}
+    for server, columns in arrays.items():
+        senders = reports[server]["tcp"]["senders"]
+        for sender, sampled in zip(senders, columns[len(columns) - len(senders) :], strict=True):
+            number = sender["number"]
+            records[number] = TcpRecord(
+                path=paths[number],
+                posted_bytes=sender["posted_bytes"],
+                acked_bytes=sender["acked_bytes"],
+                delivered_bytes=delivered.get(number, 0),
+                error=sender["error"],
+                sampled_bytes=sampled,
+            )
+    return records
+
+
 def _errors(results: Sequence[JobResult]) -> Iterator[str]:
     for number, result in enumerate(results, 1):
         which = f" of job {number}" if len(results) > 1 else ""
@@ -230,6 +301,13 @@ def _errors(results: Sequence[JobResult]) -> Iterator[str]:
                 yield (
                     f"queue pair {end.number}{which} of rank {end.rank} ({places[end.rank]}) to "
                     f"rank {end.peer} ({places[end.peer]}) is in error: {pair.error}"
+                )
+        for one in result.connections:
+            if one.error is not None:
+                path, places = one.path, result.plan.places
+                yield (
+                    f"TCP connection{which} of rank {path.rank} ({places[path.rank]}) to rank "
+                    f"{path.peer} ({places[path.peer]}) failed: {one.error}"
                 )
 
 

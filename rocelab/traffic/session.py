@@ -368,6 +368,7 @@ NO_JOB = AgentPart(
         "kinds": [],
         "queue_pairs": [],
         "ranks": [],
+        "tcp": {"kinds": []},
     },
     (),
 )

@@ -13,6 +13,7 @@ from time import monotonic_ns
 
 from rocelab.agent.live import unpacked
 from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.tcp import RTO_MAX_NS
 
 SECOND_NS = 10**9
 MARGIN_NS = 10 * SECOND_NS
@@ -27,6 +28,11 @@ def patience_ns(jobs: Sequence[JobPlan]) -> int:
     longest = MARGIN_NS
     for job in jobs:
         transport, pfc = job.job.transport, job.fabric.spec.queues.pfc
+        if transport.is_tcp:
+            # The longest of TCP's timeouts, which is not the modelled network's.
+            pause_ns = round(job.job.compute * job.dilation)
+            longest = max(longest, MARGIN_NS + RTO_MAX_NS + pause_ns)
+            continue
         waits_ns: float = (transport.retries + 1) * transport.ack_timeout + job.job.compute
         waits_ns += job.longest_wait_ns + job.start_ns
         if pfc is not None and pfc.watchdog is not None:

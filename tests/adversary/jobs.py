@@ -45,7 +45,7 @@ def _compare_flow(
     report: JobReport, flow: FlowFigures, packets: Packets, data: Packets
 ) -> Iterator[Comparison]:
     name = f"rank {flow.rank} to {flow.peer}, QP {flow.dest_qp}"
-    refused, damaged = report.transport.refused, report.transport.icrc_errors
+    refused, damaged = report.roce.refused, report.roce.icrc_errors
     mine = data[data["queue_pair"] == flow.dest_qp]
     out, into = mine[mine["outgoing"]], mine[~mine["outgoing"]]
     numbers, firsts = np.unique(out["psn"], return_index=True)

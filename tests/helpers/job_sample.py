@@ -11,6 +11,7 @@ from rocelab.agent.rc.responder import ResponderCounters
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
+from rocelab.jobs.tcp import TcpPath
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
@@ -23,7 +24,13 @@ from rocelab.results.probes import Event
 from rocelab.runs.jobcounts import Paths
 from rocelab.runs.jobreport import JobsRecord, NetworkRecord
 from rocelab.traffic.jobparts import nic_links, nics_of
-from rocelab.traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
+from rocelab.traffic.jobresult import (
+    JobResult,
+    PortRecord,
+    QueuePairRecord,
+    RankRecord,
+    TcpRecord,
+)
 from rocelab.traffic.result import AgentRecord, TrafficResult
 
 DILATION = 1000.0
@@ -81,6 +88,13 @@ def _pair(plan: JobPlan, end: QueuePairEnd, ce: int, slow: int | None) -> QueueP
     )
 
 
+def _connection(plan: JobPlan, path: TcpPath) -> TcpRecord:
+    """A connection that carries all from its rank to the other."""
+    sent = sent_bytes(plan)[path.rank, path.peer]
+    samples = np.linspace(0, sent, 11).astype(np.int64)
+    return TcpRecord(path, sent, sent, sent, None, samples)
+
+
 def result(
     plan: JobPlan, *, ce: int = 0, slow: int | None = None, errors: tuple[str, ...] = ()
 ) -> JobResult:
@@ -104,6 +118,8 @@ def result(
         ),
         sampled_ns={place.server: samples for place in plan.places},
         errors=errors,
+        connections=tuple(_connection(plan, path) for path in plan.tcp_paths),
+        rto_is_scaled=True,
     )
 
 

@@ -129,7 +129,7 @@ queues:
     report = measured(lambda: run_job(lab, spec))
     assert report.lossless is not None
     assert report.lossless.transitions > 0
-    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.dropped == report.roce.retransmitted == 0
     assert report.lossless.unbalanced == ()
 
 

@@ -68,7 +68,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Runnin
     whole = measured(lambda: run_job(dual, job()))
     assert whole.errors == ()
     assert [check.name for check in whole.accounting if not check.agrees] == []
-    assert whole.transport.port_moves == 0
+    assert whole.roce.port_moves == 0
     first, second = (packets(whole, port, "srv1-1") for port in PORTS)
     assert 0.45 < first / (first + second) < 0.55
     assert whole.headline("jct_ratio").modelled.median > 1
@@ -87,9 +87,9 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Runnin
     port = dual.link(PORTS[0])
     half = changed_in_the_middle(port.up, port.down)
     assert half.errors == ()
-    assert half.transport.port_moves == 2
+    assert half.roce.port_moves == 2
     assert any("lost carrier" in text for text in half.warnings)
-    assert half.transport.posted_bytes == half.transport.delivered_bytes
+    assert half.roce.posted_bytes == half.roce.delivered_bytes
     first, second = (packets(half, port, "srv1-1") for port in PORTS)
     assert first < second
     slowed = [iteration.modelled_ns for iteration in half.iterations]
@@ -98,7 +98,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Runnin
     again = changed_in_the_middle(port.down, port.up)
     assert again.errors == ()
     # Down when the queue pairs were made, back in the middle: away and home again.
-    assert again.transport.port_moves == 4
+    assert again.roce.port_moves == 4
     assert packets(again, PORTS[0], "srv1-1") > 0
 
 
@@ -111,7 +111,7 @@ def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeL
         job(iterations=1000, transport={"ack_timeout": "20us", "retries": 3}),
         progress=Midway(lab.link("srv1-1:s1-tor1").down, 0.005),
     )
-    assert report.transport.port_moves == 0
+    assert report.roce.port_moves == 0
     assert report.errors
     assert "was not acknowledged after 3 retries" in report.errors[0]
     assert "srv1-1:1" in report.errors[0]

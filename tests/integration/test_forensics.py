@@ -113,7 +113,7 @@ def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: 
     diagnosis = asked(trial)
     assert names(diagnosis.verdict, trial), diagnosis
     assert diagnosis.verdict.server is None
-    assert trial.report.transport.retransmitted > 0
+    assert trial.report.roce.retransmitted > 0
     assert sum(queue.dropped_packets for queue in trial.report.queues) == 0
 
 
@@ -128,7 +128,7 @@ def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: RunningLab) -> None:
     trial = tried(lambda: slow_link(lab, drawn(13)))
     diagnosis = asked(trial)
     assert names(diagnosis.verdict, trial), diagnosis
-    assert trial.report.transport.retransmitted == 0
+    assert trial.report.roce.retransmitted == 0
 
 
 @pytest.mark.parametrize("cause", pause_trials.FAULTS)
@@ -144,7 +144,7 @@ def test_who_made_a_job_wait_with_pauses_is_named(lossless: RunningLab, cause: C
         report.completion,
     )
     assert names(diagnosis.verdict, trial), "\n".join(map(str, seen))
-    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.dropped == report.roce.retransmitted == 0
 
 
 def test_a_job_on_a_lossless_lab_that_nothing_disturbs_is_diagnosed_as_such(

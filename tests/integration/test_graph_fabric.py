@@ -118,7 +118,7 @@ def test_an_allreduce_over_both_generations_loses_nothing(lab: RunningLab) -> No
     report = measured(lambda: run_job(lab, JOB))
 
     assert report.lossless is not None
-    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.dropped == report.roce.retransmitted == 0
 
 
 def test_a_failed_border_costs_a_job_across_it_some_of_its_time(lab: RunningLab) -> None:

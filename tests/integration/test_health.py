@@ -109,7 +109,7 @@ def test_healthy_traffic_misses_no_objective_and_all_of_it_is_seen(lab: RunningL
     assert watch.latest is not None
     endpoints = watch.latest.reading.endpoints
     assert len(endpoints) == 4
-    packets = outcome.transport.data_packets
+    packets = outcome.roce.data_packets
     assert sum(endpoint.sent for endpoint in endpoints.values()) == packets
     assert sum(endpoint.received for endpoint in endpoints.values()) == packets
     assert not list(Path("/run/rocelab", NAME, "endpoints").iterdir())
@@ -203,8 +203,8 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(
     assert "srv1-1" in wrong["out_of_sequence"]
     assert wrong["ack_timeouts"]
     counted = {sli.sli: sum(place.total for place in sli.places) for sli in report.slis}
-    assert counted[Sli.OUT_OF_SEQUENCE] == outcome.transport.out_of_order
-    assert counted[Sli.ACK_TIMEOUTS] == outcome.transport.timeouts
+    assert counted[Sli.OUT_OF_SEQUENCE] == outcome.roce.out_of_order
+    assert counted[Sli.ACK_TIMEOUTS] == outcome.roce.timeouts
     assert not wrong.keys() & {"flaps", "queue_drops", "sessions_down", "icrc_errors"}
     folder = Path(next(folder for folder in report.evidence if "link_loss" in folder))
     index = json.loads((folder / "evidence.json").read_text())

@@ -135,7 +135,7 @@ def test_a_job_loses_nothing_and_loads_links_as_predicted(
             return run_jobs(lab, [job]).reports, taps.read()
 
     (report,), packets = measured(counted, lambda run: run[0][0].problems)
-    assert (report.errors, report.transport.retransmitted) == ((), 0)
+    assert (report.errors, report.roce.retransmitted) == ((), 0)
     assert report.lossless is not None
     assert report.lossless.dropped == 0
     fabric, setting = setting_of(lab, None, None, Model.KERNEL)

@@ -96,7 +96,7 @@ def test_a_ring_allreduce_takes_as_long_as_its_links_need(lab: RunningLab) -> No
     busbw = report.headline("busbw").modelled.median
     assert 0.98 * with_headers * nic_gbs < busbw * ratio.median < nic_gbs
     sent = 2 * 3 * 4_000_000 * 4
-    counts = report.transport
+    counts = report.roce
     assert (counts.posted_bytes, counts.acked_bytes, counts.delivered_bytes) == (sent,) * 3
     assert (
         sum(link.packets for link in report.links if link.tier == "server-rtsw") > 2 * sent / 4096
@@ -120,9 +120,9 @@ def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
     assert [rank.nic for rank in streams.ranks] == [rank.nic for rank in broadcast.ranks]
     assert streams.headline("goodput").modelled.median > 0.9 * 50, "GB/s of 400 Gb/s"
     assert broadcast.headline("busbw").modelled.n == 3
-    assert broadcast.transport.delivered_bytes == 3 * 1_000_000 * 4
+    assert broadcast.roce.delivered_bytes == 3 * 1_000_000 * 4
     payload, out, *_ = streams.accounting
-    transports = (streams.transport, broadcast.transport)
+    transports = (streams.roce, broadcast.roce)
     assert payload.right_count == sum(counts.delivered_bytes for counts in transports)
     assert out.right_count == sum(counts.data_packets for counts in transports)
     assert {queue.traffic_class for queue in streams.queues} >= {0, 3, 6}
@@ -165,7 +165,7 @@ def test_a_flood_in_another_class_disturbs_a_job_and_takes_no_room_from_its_pack
     (text,) = [text for text in report.problems if "rtsw1:srv1-2, where jobs sent too" in text]
     assert "other traffic used up to" in text
     assert sum(queue.roce_dropped for queue in report.queues) == 0
-    assert report.transport.retransmitted == 0
+    assert report.roce.retransmitted == 0
     flood = [q for q in report.queues if (q.interface, q.traffic_class) == ("srv1-2", 0)]
     assert flood[0].others is not None and flood[0].others.dropped_packets > 0
 
@@ -174,9 +174,9 @@ def test_an_alltoall_over_many_queue_pairs_comes_near_its_bound(lab: RunningLab)
     spec = job(pattern="alltoall", size="8MB", transport={"qps": 16, "strategy": "split"})
     report = measured(lambda: run_job(lab, spec))
     assert_whole(report)
-    assert report.transport.queue_pairs == 6 * 16
+    assert report.roce.queue_pairs == 6 * 16
     assert own_jct_ratio(report) < 1.12
-    assert report.transport.delivered_bytes == 3 * 8_000_000 * 4
+    assert report.roce.delivered_bytes == 3 * 8_000_000 * 4
 
 
 def test_receivers_of_any_order_see_that_plain_ecmp_keeps_the_order(lab: RunningLab) -> None:
@@ -184,7 +184,7 @@ def test_receivers_of_any_order_see_that_plain_ecmp_keeps_the_order(lab: Running
         lab, job(pattern="alltoall", size="1MB", transport={"qps": 4, "out_of_order": True})
     )
     assert_accounted(report)
-    counts = report.transport
+    counts = report.roce
     assert (counts.reordered, counts.reordered_share, counts.reorder_extent) == (0, 0.0, 0)
 
 
@@ -196,9 +196,9 @@ def test_an_incast_with_dcqcn_is_marked_and_both_sides_count_the_same_marks(
     )
     report = measured(lambda: run_job(lab, spec))
     assert_whole(report)
-    assert report.transport.ce > 0
-    assert report.transport.cnps_received == report.transport.cnps_sent > 0
-    assert sum(queue.marked for queue in report.queues) == report.transport.ce
+    assert report.roce.ce > 0
+    assert report.roce.cnps_received == report.roce.cnps_sent > 0
+    assert sum(queue.marked for queue in report.queues) == report.roce.ce
     assert report.fairness is not None
     assert set(report.fairness.rate_bps) == {1, 2, 3}
 
@@ -214,7 +214,7 @@ def test_packets_that_full_queues_dropped_are_sent_again_and_explain_every_diffe
     report = measured(lambda: run_job(lab, spec))
     assert report.errors == ()
     assert all(check.agrees for check in report.accounting)
-    counts = report.transport
+    counts = report.roce
     dropped = sum(queue.dropped_packets for queue in report.queues)
     arrived = 3 * -(-12_000_000 // 4096) + counts.out_of_order + counts.duplicates
     assert dropped > 0

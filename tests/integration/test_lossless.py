@@ -97,7 +97,7 @@ def test_alltoall_loses_nothing_while_ports_pause_and_every_packet_is_accounted_
     report = alltoall(rig)
     assert report.lossless is not None
     assert report.lossless.transitions > 0
-    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.dropped == report.roce.retransmitted == 0
     assert report.lossless.unbalanced == ()
     assert all(port.pauses_received for port in report.lossless.ports if port.transitions)
 
@@ -517,5 +517,5 @@ def test_a_switch_holds_no_more_than_its_memory_where_static_thresholds_promise_
         report = measured(lambda: run_job(lab, job))
         ports = len(lab.fabric.links_of["rtsw1"])
     assert report.lossless is not None
-    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.dropped == report.roce.retransmitted == 0
     assert 0 < max(queue.depth_max_bytes or 0 for queue in report.queues) <= ports * 100_000

@@ -71,7 +71,7 @@ def test_packets_that_vanish_uncounted_make_a_run_invalid(
         spec = {"kind": "slow-receiver", "server": "srv2-1", "rate": "50%"}
         fault = Timed(SINGLE_FAULT.validate_python(spec), 0, None)
         (report,) = run_jobs(rig.lab, [job], faults=[fault]).reports
-    assert report.transport.retransmitted > 0
+    assert report.roce.retransmitted > 0
     assert [problem for problem in report.problems if why in problem]
 
 

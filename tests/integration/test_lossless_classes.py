@@ -127,7 +127,7 @@ def paused_without_loss(report: JobReport) -> Lossless:
 
 
 def resent(reports: Sequence[JobReport]) -> int:
-    return sum(report.transport.retransmitted for report in reports)
+    return sum(report.roce.retransmitted for report in reports)
 
 
 @pytest.mark.parametrize("classes", mostly_long([(3, 4), (1, 3, 4)], [(1, 3, 4)]))
@@ -177,8 +177,8 @@ def test_a_foreign_pause_frame_counts_from_its_arrival_and_expires_by_its_quanta
 def test_dcqcn_marks_and_pauses_in_one_run(rig: Rig) -> None:
     (report,) = ran(rig, job(size="8MB", ecn="ect0", dcqcn="sigcomm15"))
     paused_without_loss(report)
-    assert report.transport.ce > 0
-    assert report.transport.cnps_received > 0
+    assert report.roce.ce > 0
+    assert report.roce.cnps_received > 0
     assert resent([report]) == 0
 
 

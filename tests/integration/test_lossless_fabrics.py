@@ -54,5 +54,5 @@ def test_an_incast_pauses_and_loses_nothing(name: str, tmp_path: Path) -> None:
     lossless = report.lossless
     assert lossless is not None
     assert lossless.transitions > 0
-    assert lossless.dropped == report.transport.retransmitted == 0
+    assert lossless.dropped == report.roce.retransmitted == 0
     assert lossless.unbalanced == ()

@@ -260,7 +260,7 @@ def test_a_headroom_that_is_too_small_loses_packets_of_senders_that_obey(rig: Ri
     report = run_job(rig.lab, job)
     assert report.lossless is not None
     assert report.lossless.dropped > 0
-    assert report.transport.retransmitted > 0
+    assert report.roce.retransmitted > 0
     assert report.lossless.unbalanced == ()
     assert [text for text in report.warnings if too_small in text]
     switches = {port.node for port in report.lossless.ports if port.dropped_packets}

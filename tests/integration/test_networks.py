@@ -158,7 +158,7 @@ def test_an_allreduce_with_pfc_loses_nothing(lab: RunningLab) -> None:
     report = measured(lambda: run_job(lab, JOB))
     assert report.errors == ()
     assert report.lossless is not None
-    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.dropped == report.roce.retransmitted == 0
 
 
 @pytest.mark.long

@@ -66,7 +66,7 @@ def predicted(lab: RunningLab, fabric: Fabric, specs: Sequence[JobSpec]) -> Link
 def assert_equal(lab: RunningLab, fabric: Fabric, *specs: JobSpec) -> None:
     reports, packets = measured(lambda: counted(lab, specs), problems_of)
     assert [report.errors for report in reports] == [()] * len(specs)
-    assert [report.transport.retransmitted for report in reports] == [0] * len(specs)
+    assert [report.roce.retransmitted for report in reports] == [0] * len(specs)
     expected = predicted(lab, fabric, specs)
     used = [link for link, count in expected.items() if count and link.is_between_switches]
     assert len(used) > 4

@@ -128,7 +128,7 @@ def test_a_lossless_class_loses_nothing(made: Rig, pattern: Pattern) -> None:
         report = ran(made, job(pattern, dcqcn="off", ecn="not-ect"))
     lossless = report.lossless
     assert lossless is not None
-    assert (lossless.dropped, report.transport.retransmitted) == (0, 0)
+    assert (lossless.dropped, report.roce.retransmitted) == (0, 0)
     if pattern is Pattern.INCAST:
         assert lossless.transitions > 0
         # XOFF is half of what is free of the pool: a third of it for one port, a fifth for each of

@@ -357,7 +357,7 @@ def test_lossless_classes_pause_on_it_and_leave_nothing(
     lossless = report.lossless
     assert lossless is not None
     assert lossless.transitions > 0
-    assert lossless.dropped == report.transport.retransmitted == 0
+    assert lossless.dropped == report.roce.retransmitted == 0
     assert lossless.unbalanced == ()
 
 

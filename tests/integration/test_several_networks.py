@@ -160,10 +160,10 @@ def test_a_broken_cable_of_the_front_end_disturbs_no_job_of_the_back_end(lab: Ru
         "carrier-down of fsw1:fsw2",
         "carrier-down of fsw1:fsw2 ends",
     ]
-    assert report.transport.retransmitted == report.transport.timeouts == 0
+    assert report.roce.retransmitted == report.roce.timeouts == 0
     assert all(figures.dropped_packets == 0 for figures in report.queues)
     assert [rank.nic for rank in beside.ranks] == ["sto1:1", "srv1-1:1", "srv2-1:1"]
-    assert beside.transport.delivered_bytes == 2 * 3 * 2**17
+    assert beside.roce.delivered_bytes == 2 * 3 * 2**17
     back, front = (
         {end for link in job_report.links for end in link.link.split(":")}
         for job_report in (report, beside)

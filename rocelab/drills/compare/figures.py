@@ -60,7 +60,7 @@ def run_of(
         busbw_gbs=_busbw(report),
         jct_ratio=_jct_ratio(report),
         job_time=job_time,
-        transport=report.transport,
+        transport=report.roce,
         fidelity=report.fidelity,
         marked=sum(queue.marked for queue in report.queues),
         dropped_packets=sum(queue.dropped_packets for queue in report.queues),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rocelab.base.quantities import Unit, duration, formatted, in_unit, ratio, size
+from rocelab.base.quantities import Unit, duration, formatted, in_unit, ratio, share, size
 from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import and_more, headline_card, sentence
 from rocelab.report.answers.events import event_text
@@ -87,7 +87,8 @@ def held_back_clause(report: JobReport) -> str:
     clauses = (_dropped(report), _sent_again(report), _paused(report.lossless), _marked(report))
     gravest = next(filter(None, clauses), "")
     busiest = _busiest(report)
-    if not gravest and not busiest and report.transport.data_packets:
+    counts = report.transport
+    if not gravest and not busiest and counts is not None and counts.data_packets:
         return "nothing was dropped, sent again, paused or marked"
     return " and ".join(filter(None, (gravest, busiest)))
 
@@ -103,7 +104,9 @@ def _dropped(report: JobReport) -> str:
 
 def _sent_again(report: JobReport) -> str:
     counts = report.transport
-    if not counts.retransmitted:
+    if report.tcp is not None and report.tcp.resent_bytes:
+        return f"TCP sent {share(report.tcp.resent_share or 0.0)} of its payload again"
+    if counts is None or not counts.retransmitted:
         return ""
     return f"{counts.retransmitted:,} of {counted(counts.data_packets, 'packet')} were sent again"
 
@@ -142,8 +145,11 @@ def _figures(report: JobReport) -> tuple[Card, ...]:
 
 
 def _counts(report: JobReport) -> Iterator[Card]:
-    counts = report.transport
-    yield Card("Packets sent again", formatted(counts.retransmitted, Unit.COUNT))
+    counts, tcp = report.transport, report.tcp
+    if counts is not None:
+        yield Card("Packets sent again", formatted(counts.retransmitted, Unit.COUNT))
+    if tcp is not None and tcp.resent_share is not None:
+        yield Card("TCP sent again", share(tcp.resent_share))
     if report.round_trips is not None:
         yield Card("Round trip, p99", duration(report.round_trips.p99.modelled_ns))
     if depths := [queue.depth_max_bytes for queue in report.queues if queue.depth_max_bytes]:

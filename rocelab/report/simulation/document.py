@@ -52,7 +52,7 @@ def simulation_document(report: SimulationReport) -> Document:
     """All of a simulation."""
     lab, method = report.lab, report.method
     document = Document(
-        f"Simulation of {lab['name']}, {method.hosts}",
+        f"Simulation of {lab['name']}, {method.hosts}{_shared_tcp(report)}",
         (
             *(Note(text, Tone.CAUTION, page_only=True) for text in report.warnings),
             Section("Jobs", _jobs(report)),
@@ -74,6 +74,13 @@ def simulation_document(report: SimulationReport) -> Document:
         meta=f"{report.environment.started} · rocelab {report.environment.tool_text}",
     )
     return with_basis(document, report.basis, fails=bool(report.events))
+
+
+def _shared_tcp(report: SimulationReport) -> str:
+    """What stands for TCP, if a job has it."""
+    transports = ((one.job.get("collective") or one.job).get("transport") for one in report.jobs)
+    is_tcp = any(transport and transport.get("kind") == "tcp" for transport in transports)
+    return ", TCP as fair shares" if is_tcp else ""
 
 
 def _drawn(

@@ -37,6 +37,11 @@ def check_links(
             "admission: what is cleared to send depends on all links",
             "use --engine packets",
         ),
+        (
+            any(job.transport.is_tcp for job in jobs),
+            "TCP: a window opens and closes by what all links of a path do",
+            "use --engine fluid, which has fair shares, or a lab, which has the kernel's TCP",
+        ),
         (bool(timeline.events), "failures, which move flows", "use --engine packets or fluid"),
         (
             spec.scheme.unpredictable is not None,

@@ -260,12 +260,13 @@ def test_a_queue_pair_that_naks_ended_is_told_too() -> None:
 
 def test_a_server_without_a_job_has_nothing_to_do() -> None:
     fields = {"frame_bytes": 0, "sample_ns": 0, "nics": [], "queue_pairs": [], "ranks": []}
-    fields |= {"local_bps": 0.0, "is_mesh": False}
+    fields |= {"local_bps": 0.0, "is_mesh": False, "tcp": {"kinds": []}}
     endpoint = Endpoint(fields, [], lambda interface: pytest.fail(interface), lambda message: None)
     assert endpoint.turn(5) == NEVER_NS
     assert endpoint.idle
     endpoint.stop()
-    assert endpoint.report()[0] == {"nics": [], "queue_pairs": [], "ranks": []}
+    report, _ = endpoint.report()
+    assert report["nics"] == report["queue_pairs"] == report["ranks"] == []
 
 
 def test_ranks_of_one_server_send_each_other_no_packet_and_end_with_every_byte() -> None:

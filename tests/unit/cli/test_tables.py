@@ -283,6 +283,7 @@ ELSEWHERE = {
     "rocelab.report.gate": "test_gate.py",
     "rocelab.report.jobs.sections": "test_tables.py",
     "rocelab.report.jobs.tables": "test_tables.py",
+    "rocelab.report.jobs.tcp": "test_tcp.py",
     "rocelab.report.machine": "only pages show it",
     "rocelab.report.probes.sections": "test_tables.py",
     "rocelab.report.repeats": "test_tables.py",

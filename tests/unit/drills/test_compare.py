@@ -119,14 +119,14 @@ def test_packets_on_other_links_than_predicted_are_counted() -> None:
 
 def test_rates_are_per_second_of_the_modelled_network() -> None:
     source = report()
-    transport = replace(source.transport, out_of_order=300, retransmitted=30)
+    transport = replace(source.roce, out_of_order=300, retransmitted=30)
     made = run(transport=transport)
     figures = cell_figures([made], 400e9)
     assert figures is not None
     seconds = made.job_time.modelled_ns / 1e9
     assert figures.out_of_order_pps == pytest.approx(300 / seconds)
     assert figures.retransmission_pps == pytest.approx(30 / seconds)
-    assert figures.out_of_order_share == pytest.approx(300 / source.transport.data_packets)
+    assert figures.out_of_order_share == pytest.approx(300 / source.roce.data_packets)
     assert figures.goodput_share == pytest.approx(figures.busbw_gbs.median / 50)
 
 

@@ -223,11 +223,13 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     }
     of_neither = {"nic_port_share", "diagnosis"}
     of_flows = {"fct_p50", "fct_p99", "slowdown_p50", "slowdown_p99"}
+    of_tcp = {"stalled_connections", "longest_stall", "tcp_resent"}
     of_requests = {kpi.name for kpi in REQUEST_KPIS}
     inapplicable = (
-        of_requests | of_flows | of_iterations | of_faults | of_links | of_pfc | of_neither
+        *(of_tcp | of_requests | of_flows | of_iterations),
+        *(of_faults | of_links | of_pfc | of_neither),
     )
-    assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
+    assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == set(inapplicable)
 
 
 def test_what_a_model_could_not_be_compared_with_is_not_measured_and_applies() -> None:
@@ -243,7 +245,7 @@ def test_what_a_model_could_not_be_compared_with_is_not_measured_and_applies() -
 def pair_beside(**counts: int) -> JobReport:
     """The incast's neighbour: a pair in another class, on the same queues."""
     job = {**idle().job, "transport": {"dscp": 0}}
-    transport = replace(idle().transport, **counts)
+    transport = replace(idle().roce, **counts)
     return replace(idle(), job=job, transport=transport, queues=shared().queues)
 
 
@@ -512,7 +514,7 @@ def test_the_farthest_pause_is_as_many_cables_from_where_pauses_began() -> None:
 
 
 def test_bytes_that_were_not_delivered_or_counters_that_differ_show() -> None:
-    short = replace(idle(), transport=replace(idle().transport, delivered_bytes=1))
+    short = replace(idle(), transport=replace(idle().roce, delivered_bytes=1))
     assert job_figures([short])[0]["completed"] is False
     check = CountCheck("CNPs", "sent", 1, "counted", 0, 1, ("rank 0",))
     assert job_figures([replace(idle(), accounting=(check,))])[0]["accounted"] is False

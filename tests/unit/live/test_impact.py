@@ -125,7 +125,7 @@ def test_a_job_s_flows_that_were_out_are_named_with_what_they_sent_again_and_bgp
 
 def test_a_job_with_timeouts_says_what_the_ack_timeout_is_in_the_lab() -> None:
     report = job_sample_report()
-    slow = replace(report, transport=replace(report.transport, timeouts=1))
+    slow = replace(report, transport=replace(report.roce, timeouts=1))
     assert "ACK timeout of 1 ms, which is 1 s of this lab" in str(job_impact(slow, 0)["said"])
 
 

@@ -268,7 +268,7 @@ def test_a_job_says_what_it_reached_and_what_was_seen() -> None:
 
 def test_a_job_names_the_gravest_only() -> None:
     report = comparison_sample.report()
-    again = replace(report.transport, retransmitted=7)
+    again = replace(report.roce, retransmitted=7)
     assert held_back_clause(replace(report, transport=again)).startswith("7 of 23,440 packets")
     queue = replace(report.queues[0], dropped_packets=3, marked=9)
     dropped = replace(report, transport=again, queues=(queue,))
