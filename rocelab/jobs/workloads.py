@@ -103,6 +103,14 @@ class JobPlace:
         return apart
 
 
+def endpoint_ranks(ranks: int, sizes: Sequence[int]) -> tuple[Ints, ...]:
+    """The ranks of groups of so many NICs behind a job's own, of all its ranks."""
+    if not sizes:
+        return ()
+    numbers = np.arange(ranks - sum(sizes), ranks, dtype=np.int32)
+    return tuple(np.split(numbers, np.cumsum(sizes)[:-1]))
+
+
 class MemoryPart(NamedTuple):
     """Bytes in the memory of one GPU."""
 

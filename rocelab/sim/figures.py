@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.serving.rates import served_headlines
 from rocelab.jobs.steps import roofline_s, shortest_iteration_s
+from rocelab.jobs.workload import Counts, Workload
 from rocelab.jobs.workloads import WorkloadRate
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import LEAVES_OUT
@@ -170,7 +172,7 @@ def _job(
         payload_bytes=int(compiled.payload_bytes[transfers].sum()),
         headlines=_headlines(
             job,
-            seconds,
+            _ordinary(workload, seconds),
             roofline_ns,
             _latency_s(simulation, outcome, tasks) * NS,
             [*latencies_of(simulation, outcome, number, seconds), *served_headlines(served)],
@@ -246,6 +248,16 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
     is_collective = simulation.jobs[number].collective is not None
     chain_s = 0.0 if is_collective else roofline_s(workload, simulation.nics_bps(places), hosts)
     return max(busiest_s, chain_s) / iterations
+
+
+def _ordinary(workload: Workload, seconds: Sequence[float]) -> list[float]:
+    """The times of iterations without steps that only some have, such as checkpoints; all if one
+    never ends."""
+    steps = Counter(step.iteration for step in workload.steps if step.counts is Counts.WITHIN)
+    if np.isinf(seconds).any():
+        return list(seconds)
+    fewest = min(steps.values())
+    return [time_s for number, time_s in enumerate(seconds) if steps[number] == fewest]
 
 
 def _headlines(

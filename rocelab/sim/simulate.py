@@ -38,7 +38,7 @@ from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.tuning import Tuned, check_needs_no_hosts, tuned_job
 from rocelab.jobs.workload import Counts, Workload
-from rocelab.jobs.workloads import JobPlace
+from rocelab.jobs.workloads import JobPlace, endpoint_ranks
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.spray import SprayScheme
@@ -281,8 +281,6 @@ class Simulation:
         """A job on these NICs."""
         job, servers = self.jobs[number], self.network.nic_server[nics]
         sizes = [len(group) for group in self.endpoints[number]]
-        first = len(nics) - sum(sizes)
-        ranks = np.arange(first, len(nics), dtype=np.int32)
         return JobPlace(
             job.name,
             servers,
@@ -290,7 +288,7 @@ class Simulation:
             job.iterations,
             job.seed,
             self.rank_hosts(nics),
-            tuple(np.split(ranks, np.cumsum(sizes)[:-1])) if sizes else (),
+            endpoint_ranks(len(nics), sizes),
             self._elsewhere_s[number],
         )
 

@@ -94,6 +94,7 @@ def test_a_run_shorter_than_the_interval_has_one_checkpoint_counted_as_one_in_ma
     first, second = times(outcome)
     exposed = figure(outcome, "checkpoint_exposed")
     assert first - second == pytest.approx(exposed)
+    assert figure(outcome, "iteration_time") == pytest.approx(second)
     assert figure(outcome, "checkpoint_share") == pytest.approx(
         100 * exposed / (1000 * second + exposed)
     )
