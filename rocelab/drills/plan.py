@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocelab.base import quantities
 from rocelab.base.errors import InputError
-from rocelab.base.wording import listed, name_hint
+from rocelab.base.wording import counted, listed, name_hint
 from rocelab.drills.drill_spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.drills.hashing import reseeded
 from rocelab.drills.program_spec import ProgramTrafficSpec
@@ -163,10 +163,20 @@ def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
             per_server=traffic.per_server,
             environment=traffic.env,
         )
+        _check_ranks(traffic, len(programs))
         return ProgramPhase(phase, lab, fabric, faults, traffic, programs)
     if phase.probes is None:
         return JobPhase(phase, lab, fabric, faults, plan_jobs(fabric, phase.jobs))
     return ProbePhase(phase, lab, fabric, faults, phase.probes, probe_flows(fabric, phase.probes))
+
+
+def _check_ranks(traffic: ProgramTrafficSpec, programs: int) -> None:
+    for name, metric in traffic.metrics.items():
+        if metric.rank is not None and metric.rank >= programs:
+            raise InputError(
+                f"metric {name} is of rank {metric.rank}: "
+                f"{counted(programs, 'program')} from rank 0"
+            )
 
 
 def _under(fabric: Fabric, phase: PhaseSpec) -> Fabric:

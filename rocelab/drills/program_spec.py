@@ -116,6 +116,14 @@ class ProgramTrafficSpec(SpecModel):
         except ValueError as error:
             raise RefusedError(f"{command!r} is no command line: {error}") from None
 
+    @field_validator("env")
+    @classmethod
+    def _has_names(cls, env: Mapping[str, str]) -> Mapping[str, str]:
+        for name in env:
+            if not name or {"=", "\0"} & set(name):
+                raise RefusedError(f"{name!r} is no name of a variable", "NAME: value")
+        return env
+
     @field_validator("ready")
     @classmethod
     def _is_pattern(cls, ready: str | None) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -98,10 +98,8 @@ def _opened(files: LabFiles, name: str) -> int:
 def _refusal(files: LabFiles, descriptor: int, use: Use) -> InputError:
     # A fault beside traffic that allows it may have written its own name since.
     sender = _holder(files, _TRAFFIC)
-    holder = str(sender) if sender else os.pread(descriptor, MOST_BYTES, 0).decode(errors="replace")
-    return InputError(
-        f"lab {files.lab} is in use by {holder or 'another command'}", _HINTS.get(use, _HINT)
-    )
+    holder = str(sender or _holder_of(descriptor, ("READ", "WRITE")) or "another command")
+    return InputError(f"lab {files.lab} is in use by {holder}", _HINTS.get(use, _HINT))
 
 
 def user_of(files: LabFiles) -> User | None:
@@ -119,15 +117,21 @@ def _holder(files: LabFiles, name: str) -> User | None:
     except FileNotFoundError:
         return None
     try:
-        file, text = os.fstat(descriptor), os.pread(descriptor, MOST_BYTES, 0)
+        return _holder_of(descriptor, ("WRITE",))
     finally:
         os.close(descriptor)
+
+
+def _holder_of(descriptor: int, kinds: Collection[str]) -> User | None:
+    """What holds a lock in one of these ways, if it has written its name."""
+    file, text = os.fstat(descriptor), os.pread(descriptor, MOST_BYTES, 0)
     place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     what, _, pid = text.decode(errors="replace").rpartition(", process ")
-    for line in _LOCKS.read_text().splitlines():
-        # Whoever has taken the lock a moment ago has not written its name yet.
-        if line.split()[1:6] == ["FLOCK", "ADVISORY", "WRITE", pid, place]:
-            return User(what, int(pid))
+    held = {tuple(line.split()[1:6]) for line in _LOCKS.read_text().splitlines()}
+    # Whoever has taken the lock a moment ago has not written its name yet; one of several that
+    # share it may have gone.
+    if any(("FLOCK", "ADVISORY", kind, pid, place) in held for kind in kinds):
+        return User(what, int(pid))
     return None
 
 

@@ -14,11 +14,13 @@ from rocelab.base.interruption import undone
 from rocelab.base.quantities import duration, share
 from rocelab.base.wording import counted
 from rocelab.lab.lab import RunningLab
+from rocelab.linux.clockwatch import ClockWatch
 from rocelab.linux.closing import Holding
 from rocelab.planning.fabric import Fabric
 from rocelab.programs.connections import STALL_NS, ConnectionWatch
 from rocelab.programs.ranks import RankedProgram
 from rocelab.programs.running import GRACE_S, Ended, OutputLine, ProgramRun
+from rocelab.record import LabFiles
 from rocelab.results.programs import SCHEMA_VERSION, ProgramReport, RankEnd
 
 INTERVAL_S = 0.05
@@ -70,6 +72,7 @@ class ProgramSession(Holding):
         # Of all servers: a program such as mpirun starts others elsewhere.
         netns = [lab.node(server.name).netns for server in lab.fabric.servers]
         names = address_names(lab.fabric)
+        self._clock = stack.enter_context(ClockWatch())
         self._watch = stack.enter_context(ConnectionWatch(netns, names))
         self._run = stack.enter_context(ProgramRun(lab, self._programs, self._folder))
         stack.push(self._interrupted)
@@ -86,6 +89,11 @@ class ProgramSession(Holding):
     def is_over(self) -> bool:
         """Whether every program has ended."""
         return not self._run.running
+
+    @property
+    def clock_was_set(self) -> bool:
+        """Whether this machine's clock was set since the start."""
+        return self._clock.was_set
 
     def run_until(self, condition: Callable[[], object]) -> None:
         """Pass on what programs write, and sample, until `condition` holds or all have ended. When
@@ -180,6 +188,10 @@ class ProgramSession(Holding):
                 f"this machine's CPUs were busy for {share(cpu_share)} of the time: the programs "
                 "and the lab waited for them, and times are the machine's as much as the network's"
             )
+        if not LabFiles(self._lab.name).record.exists():
+            yield f"lab {self._lab.name} was taken down meanwhile, and what ran in it killed"
+        if self.clock_was_set:
+            yield "this machine's clock was set meanwhile: times here may be wrong"
         if self._longest_ns > STALL_NS and self._watch.has_seen_some:
             yield (
                 f"connections were read up to {duration(self._longest_ns)} apart: stalls may have "

@@ -3,8 +3,9 @@ print."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import CLOCK_REALTIME, clock_gettime_ns
@@ -19,9 +20,13 @@ from rocelab.programs.ranks import RankedProgram
 from rocelab.programs.run import ProgramSession
 from rocelab.programs.running import OutputLine
 from rocelab.results.probes import rebased
-from rocelab.results.programs import MetricSeries, ProgramsRun
+from rocelab.results.programs import MetricSeries, ProgramReport, ProgramsRun
 
 LAST_LINES = 3
+_MOST_QUOTED = 40
+MOST_APART_NS = 10**9
+"""Samples of connections that are further apart leave too much of a drill unseen."""
+
 _NS_PER_S = 10**9
 
 
@@ -53,6 +58,9 @@ class _Listener:
     ready: re.Pattern[str] | None
     ready_ns: int | None = None
     points: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    no_numbers: dict[str, str] = field(default_factory=dict)
+    """Of each metric the first text that is no number, or none that a figure can be made of."""
+
     last: dict[int, list[str]] = field(default_factory=dict)
     """The last lines of each rank."""
 
@@ -61,14 +69,20 @@ class _Listener:
             self.ready_ns = line.at_ns
         for metric in self.metrics:
             if metric.rank in (None, line.rank) and (match := metric.pattern.search(line.text)):
-                try:
-                    value = float(match[1])
-                except (TypeError, ValueError):
-                    continue
-                self.points.setdefault(metric.name, []).append((line.at_ns, value))
+                self._read(metric.name, match[1], line.at_ns)
         lines = self.last.setdefault(line.rank, [])
         lines.append(line.text)
         del lines[:-LAST_LINES]
+
+    def _read(self, name: str, text: str | None, at_ns: int) -> None:
+        try:
+            value = float(text or "")
+        except ValueError:
+            value = math.nan
+        if math.isfinite(value):
+            self.points.setdefault(name, []).append((at_ns, value))
+        else:
+            self.no_numbers.setdefault(name, (text or "")[:_MOST_QUOTED])
 
     def series(self, zero_ns: int) -> tuple[MetricSeries, ...]:
         return tuple(
@@ -127,9 +141,26 @@ def run_programs_under_faults(
             rebased(event, zero_ns) for event in events_of(injector.happened(), apart_ns=1)
         )
         report = session.report(zero_ns)
+        problems += unsound(report, listener.no_numbers, clock_was_set=session.clock_was_set)
         injector.restore_all()
         problems += injector.unseen
     return ProgramsRun(tuple(problems), report, events, listener.series(zero_ns))
+
+
+def unsound(
+    report: ProgramReport, no_numbers: Mapping[str, str], *, clock_was_set: bool
+) -> Iterator[str]:
+    """Why figures of a run would not be what they seem. `no_numbers`: of each metric what programs
+    printed in the place of a number."""
+    if clock_was_set:
+        yield "not valid because this machine's clock was set during the run"
+    if report.connections and report.longest_interval_ns > MOST_APART_NS:
+        yield (
+            "not valid because this machine was too busy to read the connections for "
+            f"{duration(report.longest_interval_ns)}: what they did then is not known"
+        )
+    for name, text in no_numbers.items():
+        yield f"not valid because programs printed {text!r} as a value of metric {name}"
 
 
 class _Clock:

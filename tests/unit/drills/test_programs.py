@@ -67,6 +67,7 @@ def test_programs_are_planned_in_the_folder_of_their_drill(tmp_path: Path) -> No
         ("servers:", "srvs:", "traffic.srvs: unknown key"),
         ("failed_programs", "busbw", "expect: busbw is a figure of jobs, and the phase sends"),
         ("expect:", "crossing: 2\nexpect:", "crossing: crossing has no meaning beside programs"),
+        ("faults:", "  env: {A=B: '1'}\nfaults:", "traffic.env: 'A=B' is no name of a variable"),
         ("expect:", "jobs: [allreduce]\nexpect:", "traffic: traffic is of probes"),
     ],
 )
@@ -89,6 +90,13 @@ def test_a_figure_of_programs_is_none_of_probes(tmp_path: Path) -> None:
 def test_a_pattern_without_servers_is_refused_before_the_lab_is_up(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no server of lab zone-small matches 'srv7-\\*'"):
         planned_drill(written(tmp_path, DRILL.replace("srv2-*", "srv7-*")))
+
+
+def test_a_metric_of_a_rank_that_does_not_run_is_refused(tmp_path: Path) -> None:
+    text = DRILL.replace("unit: s", "unit: s, rank: RANK")
+    planned_drill(written(tmp_path, text.replace("RANK", "2")))
+    with pytest.raises(InputError, match="metric step is of rank 3: 3 programs from rank 0"):
+        planned_drill(written(tmp_path, text.replace("RANK", "3")))
 
 
 def connection(delivered: int, resent: int, *stalls: Stall) -> TcpConnection:

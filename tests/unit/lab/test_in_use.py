@@ -73,6 +73,14 @@ def test_nothing_is_measured_while_a_fault_by_hand_is_carried_out(
         begin(lab)
 
 
+def test_who_has_left_is_not_named_as_the_holder(lab: RunningLab) -> None:
+    files = LabFiles("tiny")
+    with in_use(files, "a program", Use.PROGRAM):
+        (files.root / "use.lock").write_text("a program, process 4194305")  # above any process id
+        with pytest.raises(InputError, match="in use by another command"), in_use(files, "a drill"):
+            pass
+
+
 def test_faults_by_hand_may_come_together(lab: RunningLab) -> None:
     with _by_hand(lab), _by_hand(lab):
         pass
