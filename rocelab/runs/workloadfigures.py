@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
 
 import numpy as np
 
-from rocelab.base.arrays import Floats
+from rocelab.base.arrays import Floats, Longs
 from rocelab.base.statistics import spread
 from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.messages import loads_of
-from rocelab.jobs.performance import jct_ratio, wire_overhead_bytes
+from rocelab.jobs.performance import jct_ratio
 from rocelab.jobs.served import Served
 from rocelab.jobs.serving.rates import served_headlines
 from rocelab.jobs.workloads import WorkloadRate, WorkloadSpec
@@ -154,23 +153,36 @@ def _flows(plan: JobPlan, record: StepRecord, paths: Paths) -> tuple[Floats, Flo
     the wire at the lowest rate of its path, or of its NICs if the path is not known, and the
     delays that the lab's links have."""
     assert plan.schedule is not None
-    sends, transport = plan.schedule.sends, plan.job.transport
-    size = np.array([send.size_bytes for send in sends], np.int64)
-    wire = loads_of(
-        np.arange(len(sends)),
-        size,
-        np.ones_like(size),
-        transport,
-        wire_overhead_bytes(plan.fabric.family),
-    ).wire.sum(axis=1)
+    sends = plan.schedule.sends
+    wire = _wire_bytes(plan)
+    numbers = {
+        end.send: end.number
+        for end in plan.ends
+        if end.send is not None and not end.control and end.rank == sends[end.send].source
+    }
     rate_bps, delay_ns = np.zeros((2, len(sends)))
-    of_send = groupby((end for end in plan.ends if not end.control), key=lambda end: end.send)
-    ends = {send: tuple(both) for send, both in of_send}
     for send in sends:
+        links = [plan.fabric.link_by_name[name] for name in paths.get(numbers.get(send.id, -1), ())]
         rates = [float(plan.nic_rate_bps(rank)) for rank in (send.source, send.destination)]
-        forward = next(end for end in ends[send.id] if end.rank == send.source)
-        links = [plan.fabric.link_by_name[name] for name in paths.get(forward.number, ())]
+        local = None if plan.hosts is None else plan.hosts.model.local
+        if local is not None and plan.is_local(send):
+            rates, wire[send.id] = [local.bandwidth_bps], send.size_bytes
         rate_bps[send.id] = min(rates + [float(link.rate_bps) for link in links])
         delay_ns[send.id] = sum(link.delay_ns or 0 for link in links)
     took_ns: Floats = (record.acked_ns[0] - record.posted_ns[0]) / plan.dilation
     return took_ns, took_ns / (wire * 8e9 / rate_bps + delay_ns)
+
+
+def _wire_bytes(plan: JobPlan) -> Longs:
+    """The bytes of each send on a cable."""
+    assert plan.schedule is not None
+    size = np.array([send.size_bytes for send in plan.schedule.sends], np.int64)
+    overhead = plan.packet_overhead_bytes
+    if plan.job.transport.is_tcp:
+        segments: Longs = size + -(-size // plan.packet_payload_bytes) * overhead
+        return segments
+    each = np.arange(len(size))
+    wire: Longs = loads_of(each, size, np.ones_like(size), plan.job.transport, overhead).wire.sum(
+        axis=1
+    )
+    return wire

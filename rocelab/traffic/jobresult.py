@@ -21,6 +21,9 @@ from rocelab.traffic.jobparts import SessionNic, nics_of, session_nic
 
 Numbers = npt.NDArray[np.int64]
 
+MOST_ERRORS = 8
+"""Queue pairs and connections that failed and are named."""
+
 LOST_TIME_LIMIT = 0.01
 """The most of a NIC's sending time, as a share, that this machine may leave it idle."""
 
@@ -257,7 +260,7 @@ def read_jobs(
                 ),
             )
         )
-    errors = tuple(_errors(results))
+    errors = _most(tuple(_errors(results)))
     return tuple(
         replace(ended, problems=_problems(ended, paused))
         for ended in (replace(result, errors=errors) for result in results)
@@ -290,6 +293,12 @@ def _connections(
                 sampled_bytes=sampled,
             )
     return records
+
+
+def _most(errors: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of many errors, and how many more there are."""
+    more = len(errors) - MOST_ERRORS
+    return errors if more < 2 else (*errors[:MOST_ERRORS], f"{more:,} more connections failed")
 
 
 def _errors(results: Sequence[JobResult]) -> Iterator[str]:

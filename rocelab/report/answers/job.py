@@ -10,6 +10,7 @@ from rocelab.base.wording import counted
 from rocelab.report.answers.clauses import and_more, headline_card, sentence
 from rocelab.report.answers.events import event_text
 from rocelab.report.document import MOST_FIGURES, Answer, Card, Figure
+from rocelab.report.served import served_clause
 from rocelab.results.job import FlowOutage, Headline, JobReport
 from rocelab.results.lossless import Lossless
 
@@ -66,6 +67,13 @@ def reached_clause(report: JobReport) -> str:
     job = report.job
     of_size = f" of {job['size']}" if job.get("size") else ""
     what = f"{report.title}{of_size} over {counted(len(report.ranks), 'rank')}"
+    figures = report.workload
+    if figures is not None and figures.served is not None:
+        return f"{what}: {served_clause(figures.served)}"
+    if figures is not None and figures.flow_times is not None:
+        slowest = ratio(figures.flow_times.slowdown.p99)
+        flows = counted(figures.flow_times.transfers, "flow")
+        return f"{what}: 99% of {flows} take at most {slowest} times what each takes alone"
     parts = list(_reached({headline.name: headline for headline in report.headlines}))
     return f"{what}: {', '.join(parts)}" if parts else ""
 
