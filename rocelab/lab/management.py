@@ -22,27 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
-
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.files import make_folder, write_file
 from rocelab.base.interpreter import module_command, module_environment
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.lab import hosts
-from rocelab.lab.management_link import FIRST_ADDRESS, make_links
 from rocelab.linux import inotify, namespaces
-from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routing.files import DaemonFiles
 
 if TYPE_CHECKING:
     import paramiko
+
+    from rocelab.planning.fabric import Fabric
 
 NAMESPACE = "management"
 MOST_NODES = 1023
@@ -100,6 +92,8 @@ def addresses(fabric: Fabric) -> dict[str, str]:
             f"{len(fabric.nodes)}",
             hint="leave management out: `rocelab exec` and `vtysh` need none",
         )
+    from rocelab.lab.management_link import FIRST_ADDRESS
+
     return {
         node.name: str(FIRST_ADDRESS + number) for number, node in enumerate(fabric.nodes, start=1)
     }
@@ -170,6 +164,9 @@ def start(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress)
 
     Raises MachineError if there is no sshd or one does not start, InputError as `addresses`.
     """
+    # ssh's relay, a process for each connection, loads this module and needs no fabric.
+    from rocelab.lab.management_link import make_links
+
     address_of = addresses(fabric)
     sshd = sshd_path()
     management = ManagementFiles(files)
@@ -245,6 +242,14 @@ def _address_in(management: ManagementFiles, node: str) -> str:
 
 def _new_key(path: Path) -> str:
     """Write a new Ed25519 key in OpenSSH's format; return the public key as a line."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     write_file(path, private, 0o600)

@@ -142,7 +142,11 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
     ("number", "said"),
     [
         (signal.SIGKILL, "the PFC process ended and was restarted"),
-        (signal.SIGSTOP, "the PFC process had ended or was stopped"),
+        pytest.param(
+            signal.SIGSTOP,
+            "the PFC process had ended or was stopped",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(

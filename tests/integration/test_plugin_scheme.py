@@ -70,6 +70,7 @@ def test_packets_take_the_paths_of_a_program_of_the_package(there: PluginEnviron
     assert hops(there, *flows, scheme="e-ecmp") != of_qps
 
 
+@pytest.mark.long
 def test_a_controller_of_the_package_places_what_runs(there: PluginEnvironment) -> None:
     assert there.rocelab("scheme", LAB, "first-way").returncode == 0
     job = ("--pattern", "pairs", "--ranks", "2", "--size", "1MB", "--iterations", "3", "--qps", "8")

@@ -22,6 +22,7 @@ from rocelab.linux import processes
 from rocelab.linux.namespaces import check, inode_of, processes_in
 from rocelab.linux.rights import CAPABILITIES, Capability
 from tests.helpers.command import PROGRAM, Outcome, rocelab
+from tests.helpers.long import mostly_long
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 from tests.integration.test_ownership import belongings
 
@@ -130,7 +131,7 @@ def test_a_lab_comes_up_without_priorities_and_is_taken_down_with_all_rights_onl
     assert belongings("it-no") == []
 
 
-@pytest.mark.parametrize("place", ["/run", "/proc/sys"])
+@pytest.mark.parametrize("place", mostly_long(("/run", "/proc/sys"), ("/proc/sys",)))
 def test_where_a_place_is_read_only_no_lab_is_begun(spec: Path, place: str) -> None:
     read_only = f"mount --bind {place} {place} && mount -o remount,bind,ro {place}"
     assert_refused(restricted(in_own_mounts(read_only), "up", spec), f"{place} is read-only")

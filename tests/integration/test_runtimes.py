@@ -87,10 +87,28 @@ expect: {restored: true}
 """
 
 
-@pytest.fixture(
-    scope="module",
-    params=mostly_long(runtime_names(), ("netns", *CONTAINERS)),
+ALIKE = frozenset(
+    (
+        "test_every_table_has_every_route_at_full_width",
+        "test_a_lab_is_found_again_with_its_runtime",
+        "test_the_stack_s_command_line_in_a_switch_talks_to_its_own_daemons",
+        "test_vtysh_in_a_switch_talks_to_its_own_daemons",
+        "test_a_link_goes_down_and_comes_up_again",
+    )
 )
+"""Tests that `make test` runs in namespaces alone: in containers a drill and the tests of commands
+need the same."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        is_alike = metafunc.function.__name__ in ALIKE
+        core = ("netns",) if is_alike else ("netns", *CONTAINERS)
+        kinds = mostly_long(runtime_names(), core)
+        metafunc.parametrize("kind", kinds, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each runtime in turn, with its requirements."""
     chosen = str(request.param)

@@ -44,7 +44,7 @@ def test_its_own_packages_are_imported():
         assert Path(package.__file__).parents[1] == HERE
 
 @pytest.mark.lab("tiny")
-def test_every_process_of_the_wheels_starts(lab: RunningLab, traffic, measure):
+def test_the_agents_and_the_guardian_are_the_wheels(lab: RunningLab, traffic, measure):
     assert Path(rocelab.__file__).is_relative_to(sys.prefix)
     with measure(traffic(flows=4), accept_invalid=True) as run:
         run.carry_out("delay", link="rtsw1:ctsw1", delay="1ms", lasts="300ms")
@@ -54,6 +54,11 @@ def test_every_process_of_the_wheels_starts(lab: RunningLab, traffic, measure):
 @pytest.mark.lab("mine")
 def test_its_own_labs_are_found_by_name(lab: RunningLab):
     assert len(lab.fabric.switches) == 4
+
+def environment_of(process: Path) -> list[str]:
+    return (process / "environ").read_text().split(chr(0))
+"""
+MORE = f"""{OWN}
 
 @pytest.mark.lab("mine")
 def test_the_controller_and_the_relay_are_the_wheels(lab: RunningLab):
@@ -90,15 +95,12 @@ def test_the_job_and_the_terminal_of_the_page_are_the_wheels(lab: RunningLab):
         while b"in-ctsw1" not in shown:
             shown += os.read(terminal, 4096)  # an error once the shell has ended
     os.close(terminal)
-
-def environment_of(process: Path) -> list[str]:
-    return (process / "environ").read_text().split(chr(0))
 """
+"""And every process of a controller, a management network, lossless classes and a page."""
 LAB = """name: mine
 fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}
-scheme: {kind: te}
-management: true
 """
+MANAGED = f"{LAB}scheme: {{kind: te}}\nmanagement: true\n"
 
 
 @pytest.fixture(scope="module")
@@ -191,20 +193,25 @@ def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
         assert (ROOT / shipped).exists()
 
 
+@pytest.mark.parametrize(
+    ("lab", "tests", "passed"),
+    [(LAB, OWN, 3), pytest.param(MANAGED, MORE, 6, marks=pytest.mark.long)],
+    ids=["a few processes", "every process"],
+)
 @pytest.mark.side_by_side
 def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
-    python: Path, tmp_path: Path
+    python: Path, tmp_path: Path, lab: str, tests: str, passed: int
 ) -> None:
     project = tmp_path / "project"
     for folder in (*FOLDERS, "tests"):
         (project / folder).mkdir(parents=True)
         (project / folder / "__init__.py").touch()
-    (project / "labs" / "mine.yaml").write_text(LAB)
-    (project / "tests" / "test_own.py").write_text(OWN)
+    (project / "labs" / "mine.yaml").write_text(lab)
+    (project / "tests" / "test_own.py").write_text(tests)
     run = [str(python), "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
     done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 passed" in done.stdout
+    assert f"{passed} passed" in done.stdout
 
 
 @pytest.mark.long

@@ -22,6 +22,7 @@ from rocelab.cli.main import build, command_line
 from rocelab.lab.lab import Lab
 from rocelab.linux.fib import KernelHop, KernelRoute, live_widths
 from rocelab.render.files import MARKER, write_rendered
+from tests.helpers.long import mostly_long
 from tests.unit.conftest import CommandLine
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
@@ -166,7 +167,13 @@ def raise_in_plan(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
     monkeypatch.setattr("rocelab.planning.build.plan", fail)
 
 
-@pytest.mark.parametrize("line", ["plan zone-252x18 --json", "plan tiny", "drill list", "schema"])
+@pytest.mark.parametrize(
+    "line",
+    mostly_long(
+        ["plan zone-252x18 --json", "plan tiny", "drill list", "schema"],
+        ["plan zone-252x18 --json", "plan tiny"],
+    ),
+)
 def test_a_command_whose_reader_has_gone_ends_quietly_as_by_sigpipe(line: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -56,7 +56,10 @@ def test_all_labs_are_taken_down_where_it_is_said_beforehand(rocelab: CommandLin
     assert rocelab("down", "--all").out == "no labs\n"
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y", []), ("n", list(LABS)), ("", list(LABS))])
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [("y", []), pytest.param("n", list(LABS), marks=pytest.mark.long), ("", list(LABS))],
+)
 def test_at_a_terminal_all_labs_are_listed_and_asked_about(answer: str, left: list[str]) -> None:
     code, said = at_a_terminal(f"{answer}\n")
     assert code == 0

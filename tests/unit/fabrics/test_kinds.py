@@ -225,9 +225,9 @@ def test_the_zones_have_the_uplink_ratio_they_are_named_for(
     [
         ("zones-1-7", 7, 1),
         ("zones-1-28", 14, 5),
-        ("meta-32k", 252, 36),
+        pytest.param("meta-32k", 252, 36, marks=pytest.mark.long),
         ("llama3-24k", 192, 28),
-        ("zones-28-24k", 192, 69),
+        pytest.param("zones-28-24k", 192, 69, marks=pytest.mark.long),
     ],
 )
 def test_the_spines_of_several_zones_have_the_ratio_they_are_named_for(
