@@ -23,8 +23,9 @@ from rocelab.results.engines import Engine
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.compile import PlacedJob, compile_jobs
+from rocelab.sim.durations import HOP_LATENCY_NS
 from rocelab.sim.engine.run import run
-from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES, Simulation
+from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Simulation
 
 RACKS, UPLINKS = 16, 16
 SIZES = {"64 kB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}

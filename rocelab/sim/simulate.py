@@ -14,7 +14,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -23,40 +23,53 @@ from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
 from rocelab.base.progress import ProgressSink, no_progress
-from rocelab.hosts.model import TIMELESS, HostModel
+from rocelab.hosts.model import TIMELESS
 from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob, collective_job
 from rocelab.jobs.labschedule import LabSchedule, lab_schedule
-from rocelab.jobs.merged_sends import MOST_ORDERED, sends_in_order, workload_of
+from rocelab.jobs.merged_sends import sends_in_order, workload_of
 from rocelab.jobs.ordered import Ordered, ordered
 from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import wire_overhead_bytes
-from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.tuning import Tuned, check_needs_no_hosts, tuned_job
-from rocelab.jobs.workload import Counts, Workload
+from rocelab.jobs.workload import Workload
 from rocelab.jobs.workloads import JobPlace, endpoint_ranks
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.model import LabSpec
-from rocelab.labfile.schemes.spray import SprayScheme
-from rocelab.planning.queues import MOST_LAB_MTU
 from rocelab.results.engines import Engine, PortModel
 from rocelab.results.simulation import SimulationReport
 from rocelab.routes.arrays.build import network_of
-from rocelab.routes.arrays.flows import Flows, Ways, joined_flows, selected_flows
-from rocelab.routes.arrays.graph import routes_of
+from rocelab.routes.arrays.flows import Ways, joined_flows
 from rocelab.routes.arrays.network import Network
-from rocelab.routes.arrays.paths import along_paths, links_on_path, paths_of
+from rocelab.routes.arrays.paths import along_paths
 from rocelab.routes.models import Model
 from rocelab.sim.ahead import TRAFFIC_ENGINEERING, compile_ahead, load_library
+from rocelab.sim.asked import (
+    KnownWork,
+    check_sends,
+    host_model_of,
+    is_merged,
+    network_of_jobs,
+    placed,
+    read_work,
+    steps_of,
+    with_ranks,
+)
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
+from rocelab.sim.durations import (
+    few_latencies_ns,
+    fill_bits,
+    iteration_seconds,
+    iteration_spans,
+    latencies_ns,
+)
 from rocelab.sim.endpoints import (
     endpoints_of,
     job_elsewhere,
-    places_beside,
     with_endpoint_rates,
 )
 from rocelab.sim.engine.program import Change, Limits, Outcome, Program
@@ -64,12 +77,18 @@ from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
 from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.timeline import EventOutage, LinkStates, moments_of, resolve
+from rocelab.sim.events.timeline import EventOutage, resolve
 from rocelab.sim.figures import figures
 from rocelab.sim.hosts import LocalPaths, domains_of, rank_hosts, with_hosts
 from rocelab.sim.links.check import check_links
 from rocelab.sim.links.run import check_hops, run_links
 from rocelab.sim.options import Options
+from rocelab.sim.packetinputs import (
+    check_packet_options,
+    patient_transport,
+    port_rates_bps,
+    wirings_of,
+)
 from rocelab.sim.packets.localsends import unlimited, with_rows
 from rocelab.sim.packets.run import PacketRun, check_packets, run_packets
 from rocelab.sim.packets.sending import (
@@ -82,20 +101,12 @@ from rocelab.sim.packets.sending import (
     sending_of,
 )
 from rocelab.sim.packets.wiring import Wiring
-from rocelab.sim.placement import place_ranks, ring_group
+from rocelab.sim.placement import ring_group
 from rocelab.sim.rings import MOST_ERROR, most_error
 from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits, check_steps_fit
+from rocelab.sim.usable import usable_sends
 from rocelab.sim.windows import NO_WINDOW, Windowed, limits_of
-
-USABLE_PIECE = 4096
-EVERY_WAY = SprayScheme(kind="spray")
-
-HOP_LATENCY_NS = 1000
-MOST_LATENCIES = 32
-"""Different delays of links that the engine of packets takes."""
-"""The default of a lab without `links.delay`: what ASTRA-sim's published inputs give a network
-dimension; a deep-buffer chassis takes more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +117,6 @@ class InOrder:
     ordered: Ordered
 
 
-_Known = Mapping[str, Workload | FlowList]
-"""What jobs do that is known without their steps, by their names."""
 PACKET_OVERHEAD_BYTES = wire_overhead_bytes(Family.IPV4)
 
 
@@ -123,7 +132,7 @@ class Simulation:
     ) -> None:
         """Raises InputError if the jobs do not fit the fabric, MachineError if the simulation does
         not fit this machine."""
-        lab, spec = spec, _network(spec, jobs)
+        lab, spec = spec, network_of_jobs(spec, jobs)
         self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
         self.seconds: dict[str, float] = {}
         self.in_order: dict[int, InOrder] = {}
@@ -142,10 +151,15 @@ class Simulation:
                 self.network = with_hosts(self.fabric_network, self.host_model)
                 self._domain = domains_of(self.network, self.host_model)
         with self._timed("jobs"):
-            known = _read(self.jobs, progress)
+            known = read_work(self.jobs, progress)
             self.endpoints = endpoints_of(self.network, self.jobs)
-            self.places = self._placed({name: read.ranks for name, read in known.items()})
-            self.jobs = tuple(map(_with_ranks, self.jobs, self.places, self.endpoints))
+            self.places = placed(
+                self.network,
+                self.jobs,
+                self.endpoints,
+                {name: read.ranks for name, read in known.items()},
+            )
+            self.jobs = tuple(map(with_ranks, self.jobs, self.places, self.endpoints))
             self.network = with_endpoint_rates(self.network, self.jobs, self.endpoints)
             self._elsewhere_s = [
                 self._time_elsewhere(lab, number) for number in range(len(self.jobs))
@@ -155,17 +169,17 @@ class Simulation:
             listed = sum(len(read) for read in known.values() if isinstance(read, FlowList))
             check_fits(self.network, spec.scheme, self.jobs, listed)
             self.workloads = tuple(
-                _steps_of(known.get(job.name) or self._workload(number))
+                steps_of(known.get(job.name) or self._workload(number))
                 for number, job in enumerate(self.jobs)
             )
-            _check_sends(self.jobs, self.workloads)
+            check_sends(self.jobs, self.workloads)
             self.stepped = self.workloads
             if self.options.engine is Engine.PACKETS:
                 self._take_apart()
         self._take_paths()
         for number in range(len(self.jobs)):
             if self._is_better_in_order(number):
-                ordered = _steps_of(self._workload(number, in_order=True))
+                ordered = steps_of(self._workload(number, in_order=True))
                 check_fits(self.network, spec.scheme, self.jobs, listed + len(ordered.steps))
                 self.workloads = tuple(
                     ordered if at == number else workload
@@ -176,13 +190,13 @@ class Simulation:
     def _take_apart(self) -> None:
         """Let merged workloads send as a lab does, send by send, where these are not too many."""
         for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
-            if job.workload is None or not _is_merged(workload):
+            if job.workload is None or not is_merged(workload):
                 continue
             whole = workload
             iterations = 1 + max(step.iteration for step in workload.steps)
             if workload.is_alike:
                 place = replace(self.place(number, self.places[number]), iterations=1)
-                whole = _steps_of(job.workload.workload(place))
+                whole = steps_of(job.workload.workload(place))
             else:
                 iterations = 1
             hosts = self.host_model
@@ -235,7 +249,7 @@ class Simulation:
             costs.append(cost)
         return tuple(jobs), tuple(costs)
 
-    def _with_open_loops(self, known: _Known) -> _Known:
+    def _with_open_loops(self, known: KnownWork) -> KnownWork:
         """And what jobs do whose flows begin at given times: what is drawn on their places."""
         drawn = {
             job.name: self._workload(number)
@@ -421,7 +435,14 @@ class Simulation:
     def packet_inputs(self) -> tuple[Program, list[Wiring], Floats, Sending, Queues]:
         """What `run_packets` and `run_links` take. Raises InputError for what cannot be simulated
         packet by packet or would take too long, MachineError for what does not fit."""
-        self._check_packets()
+        check_packet_options(
+            self.options,
+            self.host_model,
+            self.engine_latency_ns,
+            self.jobs,
+            self.is_merged,
+            self.whole_paths,
+        )
         messages, clearing = self.compiled.messages, self.compiled.clearing
         assert messages is not None and clearing is not None
         latency_s = np.zeros(self.program.tasks)
@@ -429,7 +450,7 @@ class Simulation:
         program = replace(self.program, latency_s=latency_s, delay_s=delay_s, rings=None)
         outages = self.outages()
         sending = sending_of(
-            [self._transport(job, bool(outages)) for job in self.jobs],
+            [self._transport(job, fails=bool(outages)) for job in self.jobs],
             np.concatenate((self._job_of_flow(), clearing.job)),
             joined_flows([self.flows, clearing.flows]),
             messages,
@@ -450,7 +471,13 @@ class Simulation:
             queues = with_rows(queues, self.network.sends, len(engine_latency_ns))
             sending = unlimited(sending, self._local_queue_pairs())
         with self._timed("paths"):
-            wirings = self._wirings(outages)
+            wirings = wirings_of(
+                self.network,
+                outages,
+                self.ways,
+                self._ways_over,
+                partial(port_rates_bps, self.network, self.local, self.jobs),
+            )
         if self.options.engine is Engine.LINKS:
             check_hops(program, wirings, sending)
         else:
@@ -490,95 +517,19 @@ class Simulation:
         back = joined_flows([answers, clearing.answers])
         return self.routing.ways(self.whole_paths, self.flows, clearing.flows, back, link_up)
 
-    def _wirings(self, outages: Sequence[EventOutage]) -> list[Wiring]:
-        """The wirings of a run of packets through outages."""
-        links, ways = LinkStates(self.network), self.ways
-        wirings = [Wiring(0.0, self._port_rates_bps(links.capacity_bps), ways)]
-        known = {links.up.tobytes(): ways}
-        for now_s in moments_of(outages):
-            if all(links.at(now_s, outages)):
-                continue
-            key = links.up.tobytes()
-            if key not in known:
-                known[key] = self._ways_over(links.up)
-            rates_bps = self._port_rates_bps(links.capacity_bps)
-            wirings.append(Wiring(now_s, rates_bps, known[key]))
-        return wirings
-
-    def _port_rates_bps(self, capacity_bps: Floats) -> Floats:
-        """Of each send, and of rows of hosts so that packets carry as much data there as a fluid,
-        which has no headers in them."""
-        if self.local is None:
-            return capacity_bps
-        overhead = wire_overhead_bytes(self.network.family)
-        mtu = max(job.transport.mtu for job in self.jobs)
-        rows_bps = self.local.capacity_bps * (mtu + overhead) / mtu
-        return np.concatenate((capacity_bps, rows_bps))
-
-    def _transport(self, job: SimulatedJob, fails: bool) -> TransportSpec:
-        """A job's; where links fail, its queue pairs wait as long as after any failure."""
-        if not fails:
-            return job.transport
-        waits = self.retransmissions[job.name]
-        timeout_ns = round(waits.ack_timeout_s * SECOND)
-        update = {"ack_timeout": timeout_ns, "retries": waits.retries}
-        return job.transport.model_copy(update=update)
+    def _transport(self, job: SimulatedJob, *, fails: bool) -> TransportSpec:
+        return patient_transport(job, self.retransmissions[job.name]) if fails else job.transport
 
     @cached_property
     def is_merged(self) -> Bools:
         """Of each job, whether some transfers are many sends of a lab: one after the other, or in
         a pipeline. They take as long as all of these together, waits included."""
         chains = self.compiled.chains
-        is_task: Bools = self._fill_bits() > 0
+        is_task: Bools = fill_bits(self.compiled, self.workloads) > 0
         is_task[chains.task[(chains.rounds > 1) | (chains.tokens > 0)]] = True
         flags = np.zeros(len(self.jobs), np.bool_)
         flags[self.compiled.job[is_task]] = True
         return flags
-
-    def _check_packets(self) -> None:
-        """Raises InputError for what the packet engine does not simulate."""
-        reasons = [
-            (
-                any(job.transport.is_tcp for job in self.jobs),
-                "TCP",
-                "use --engine fluid, which has fair shares, or a lab, which has the kernel's TCP",
-            ),
-            (
-                self.options.prove or self.options.eps is not None,
-                "--prove and --eps",
-                "only --engine fluid has them",
-            ),
-            (
-                self.options.ports is PortModel.LAB and self.host_model is not None,
-                "ports of a lab and a host model",
-                "hosts like a lab's take their own time: give other --ports, or no host model",
-            ),
-            (
-                self.options.ports is PortModel.LAB and bool((self.engine_latency_ns == 0).any()),
-                "ports of a lab and a hop latency of 0",
-                "give another --hop-latency or other --ports",
-            ),
-            (
-                self.options.ports is PortModel.LAB
-                and max(job.transport.mtu for job in self.jobs) > MOST_LAB_MTU,
-                f"ports of a lab and a path MTU above {MOST_LAB_MTU:,}",
-                "give another --mtu or other --ports",
-            ),
-            (
-                bool(self.is_merged.any()),
-                "merged or pipelined sends",
-                f"use --engine fluid; the packet engine simulates collectives and workloads of at "
-                f"most {MOST_ORDERED:,} sends per iteration",
-            ),
-            (
-                bool((np.diff(self.whole_paths.start) == 0).any()),
-                "flows without a path",
-                "use --engine fluid",
-            ),
-        ]
-        for is_asked, what, hint in reasons:
-            if is_asked:
-                raise InputError(f"the packet engine does not simulate {what}", hint=hint)
 
     def report(self, outcome: Outcome | None = None) -> SimulationReport:
         """The report of `outcome`, or of a run if it is None."""
@@ -624,31 +575,11 @@ class Simulation:
     def iteration_seconds(self, outcome: Outcome) -> list[list[float]]:
         """The duration of each job's iterations, inf for those that never ended, without a
         collective's own pause, as in the lab."""
-        rows = []
-        for job, (begins_s, ends_s) in zip(self.jobs, self.iteration_spans(outcome), strict=True):
-            pause_s = 0.0 if job.collective is None else job.collective.compute / 1e9
-            pauses_s = np.where(np.arange(len(ends_s)) > 0, pause_s, 0.0)
-            with np.errstate(invalid="ignore"):
-                times = ends_s - begins_s - pauses_s
-            rows.append(np.where(np.isfinite(ends_s), times, np.inf).tolist())
-        return rows
+        return iteration_seconds(self.jobs, self.iteration_spans(outcome))
 
     def iteration_spans(self, outcome: Outcome) -> list[tuple[Floats, Floats]]:
-        """When the iterations of each job begin and end: from the end of the one before, or the
-        job's start, or the moment for which its steps wait (`Counts.BEFORE`)."""
-        spans = []
-        for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
-            (tasks,) = np.nonzero(self.compiled.job == number)
-            step = self.compiled.step[tasks]
-            iteration = np.array([step.iteration for step in workload.steps], np.int64)[step]
-            counts = np.array([step.counts for step in workload.steps])[step]
-            ends_s = np.zeros(1 + int(iteration.max(initial=-1)))
-            within, before = counts == Counts.WITHIN, counts == Counts.BEFORE
-            np.maximum.at(ends_s, iteration[within], outcome.end_s[tasks[within]])
-            begins_s = np.concatenate(([job.start / 1e9], ends_s[:-1]))
-            begins_s[iteration[before]] = outcome.end_s[tasks[before]]
-            spans.append((begins_s, ends_s))
-        return spans
+        """When the iterations of each job begin and end."""
+        return iteration_spans(self.jobs, self.workloads, self.compiled, outcome)
 
     @property
     def retransmissions(self) -> Mapping[str, Retransmission]:
@@ -660,29 +591,6 @@ class Simulation:
         return {
             job.name: Retransmission.of(timeline.retransmission, job.transport) for job in self.jobs
         }
-
-    def _placed(self, known: Mapping[str, int]) -> tuple[Ints, ...]:
-        """The NICs of each job, those of its endpoints last. known: the ranks of traces and files
-        of flows; random flows and storage have the NICs that are listed, or all that others leave.
-        Raises InputError for a job beside one that is not there, or has other ranks."""
-        taken = np.zeros(self.network.nics, np.bool_)
-        for groups in self.endpoints:
-            for group in groups:
-                taken[group] = True
-        own: dict[str, Ints] = {}
-        for job in self.jobs:
-            if job.workload is not None and job.workload.beside is not None:
-                continue
-            ranks = known.get(job.name, job.ranks)
-            if ranks is None:
-                is_list = not isinstance(job.placement, Placement)
-                ranks = len(job.placement) if is_list else int(np.count_nonzero(~taken))
-            own[job.name] = place_ranks(self.network, ranks, job.placement, job.seed, taken)
-            taken[own[job.name]] = True
-        rows = []
-        for job, groups in zip(self.jobs, self.endpoints, strict=True):
-            rows.append(np.concatenate([places_beside(job, own), *groups]).astype(np.int32))
-        return tuple(rows)
 
     def _compiled(self) -> Compiled:
         placed = [
@@ -701,30 +609,20 @@ class Simulation:
     @cached_property
     def latency_ns(self) -> Floats:
         """The modelled time that its link adds to each send, 2L."""
-        given_ns = self.options.hop_latency_ns
-        if given_ns is not None:
-            return np.full(self.network.sends, given_ns, np.float64)
-        delay_ns = self.network.delay_ns
-        return np.where(delay_ns == NONE, HOP_LATENCY_NS, delay_ns).astype(np.float64)
+        return latencies_ns(self.network, self.options.hop_latency_ns)
 
     @cached_property
     def engine_latency_ns(self) -> Floats:
-        """`latency_ns` as the engine takes it, 2L: that of packets has a table of events for each
-        distinct time, so beyond MOST_LATENCIES they are rounded to as many, evenly spaced."""
-        if self.options.engine is not Engine.PACKETS:
-            return self.latency_ns
-        if len(np.unique(self.latency_ns)) <= MOST_LATENCIES:
-            return self.latency_ns
-        lowest, step = float(self.latency_ns.min()), np.ptp(self.latency_ns) / (MOST_LATENCIES - 1)
-        rounded: Floats = lowest + np.rint((self.latency_ns - lowest) / step) * step
-        return rounded
+        """`latency_ns` as the engine takes it, 2L."""
+        is_packets = self.options.engine is Engine.PACKETS
+        return few_latencies_ns(self.latency_ns) if is_packets else self.latency_ns
 
     def _timed_program(self) -> Program:
         """The program with the latency of each task's longest chain, and jobs at their starts."""
         chains, program = self.compiled.chains, self.compiled.program
         program = chains.timed(program, self.flow_latency_s(self.latency_ns / 1e9))
         self.compiled = replace(self.compiled, chains=chains.longer)
-        latency_s = program.latency_s + self._fill_bits() / self._fill_bps()
+        latency_s = program.latency_s + fill_bits(self.compiled, self.workloads) / self._fill_bps()
         first = np.diff(program.after_start) == 0
         starts = np.array([job.start / 1e9 for job in self.jobs])
         delay_s = program.delay_s + np.where(first, starts[self.compiled.job], 0.0)
@@ -799,21 +697,6 @@ class Simulation:
         paces = np.divide(counts, total_s, out=task_bps.copy(), where=total_s > 0)
         return np.asarray(paces, np.float64)
 
-    def _fill_bits(self) -> Floats:
-        """The bits that fill each task's pipeline of pieces, T, with as much of headers as its
-        transfers have."""
-        compiled = self.compiled
-        steps = [step for workload in self.workloads for step in workload.steps]
-        bits = np.zeros(compiled.program.tasks)
-        bits[compiled.first_task[1:] - 1] = [
-            step.sends.fill_bytes if step.sends else 0 for step in steps
-        ]
-        task = np.repeat(np.arange(len(bits)), np.diff(compiled.program.first_transfer))
-        wire_bits = np.bincount(task, compiled.program.size_bits, len(bits))
-        payload = np.bincount(task, compiled.payload_bytes, len(bits))
-        filled: Floats = bits * wire_bits / np.maximum(payload, 1)
-        return filled
-
     def _begins_s(self) -> Floats:
         """When each flow of an open loop begins, F; 0 for flows of other jobs."""
         begins = np.zeros(len(self.flows))
@@ -826,25 +709,7 @@ class Simulation:
     def usable_sends(self) -> Bools:
         """The sends that switches can choose for some flow with any hash, 2L, while all links are
         up."""
-        flows, paths = self.flows, self.whole_paths
-        if self.local is not None:
-            paths = self.local.network_part(flows, paths)
-            flows = selected_flows(flows, ~self.local.is_local(flows))
-        ports = int(flows.port.max(initial=0)) + 1
-        lengths, length = np.unique(links_on_path(paths), return_inverse=True)
-        way = length * ports + flows.port
-        ends = []
-        for nics in (flows.source, flows.destination):
-            kind = way + self.network.nic_home[nics].astype(np.int64) * (len(lengths) * ports)
-            ends.append(np.unique(kind, return_index=True)[1])
-        some = np.unique(np.concatenate(ends))
-        mask = np.zeros(self.network.sends, np.bool_)
-        routes = routes_of(self.network)
-        for begin in range(0, len(some), USABLE_PIECE):
-            piece = some[begin : begin + USABLE_PIECE]
-            part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
-            mask[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
-        return mask
+        return usable_sends(self.network, self.flows, self.whole_paths, self.local)
 
     def nic_bps(self, number: int) -> float:
         """The rate of the slowest of a job's NICs."""
@@ -885,80 +750,3 @@ def simulate(
     """
     simulated = [collective_job(job) if isinstance(job, JobSpec) else job for job in jobs]
     return Simulation(spec, simulated, options, progress).report()
-
-
-def host_model_of(
-    spec: LabSpec, jobs: Sequence[SimulatedJob], options: Options
-) -> HostModel | None:
-    """The type of all servers: that of the options, else of the jobs, else of the lab; None: hosts
-    take no time. Raises InputError for jobs of several types."""
-    if options.host_model is not None:
-        return options.host_model
-    named = {job.name: job.host_model.model for job in jobs if job.host_model is not None}
-    models = list(dict.fromkeys(named.values()))
-    if len(models) > 1 or 0 < len(named) < len(jobs):
-        raise InputError(
-            "the jobs' host_model differs, and servers of a lab are of one type",
-            hint="give all jobs the same, or write host_model once, in the lab's file",
-        )
-    if models:
-        return models[0]
-    return None if spec.host_model is None else spec.host_model.model
-
-
-def _network(spec: LabSpec, jobs: Sequence[SimulatedJob]) -> LabSpec:
-    """The network of the lab that the jobs are in. Raises InputError if they are in several."""
-    names = dict.fromkeys(job.network for job in jobs)
-    networks = {id(network): network for network in map(spec.network, names)}
-    if len(networks) > 1:
-        raise InputError(
-            f"the jobs are in several networks of lab {spec.name}",
-            "simulate those of each network by themselves, as nothing that one sends meets the "
-            "other's: `rocelab.simulate_networks`, or `rocelab simulate`",
-        )
-    return next(iter(networks.values()), spec.network())
-
-
-def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) -> None:
-    """Raises InputError for a job none of whose steps sends a byte: it loads no link, and no engine
-    has a time of the network for it. A model that fits one server takes its time to compute."""
-    for job, workload in zip(jobs, workloads, strict=True):
-        kind = job.workload
-        if kind is not None and kind.may_send_nothing:
-            continue
-        if any(step.sends is not None and len(step.sends.source) for step in workload.steps):
-            continue
-        source = f" ({kind.source})" if kind is not None and kind.source else ""
-        raise InputError(
-            f"job {job.name}{source} sends no byte from one rank to another",
-            hint="a simulation needs a communication with bytes; of a trace, barriers and "
-            "collectives of 0 bytes or of one rank send none",
-        )
-
-
-def _read(jobs: Sequence[SimulatedJob], progress: ProgressSink) -> _Known:
-    """What files say of the jobs."""
-    blocks = {job.name: job.workload for job in jobs if job.workload is not None}
-    read = {name: block.read(progress) for name, block in blocks.items()}
-    return {name: known for name, known in read.items() if known is not None}
-
-
-def _with_ranks(job: SimulatedJob, places: Ints, groups: Sequence[Ints]) -> SimulatedJob:
-    """The job with the number of its own ranks, where its workload leaves that open."""
-    if job.workload is None or job.ranks is not None or not groups:
-        return job
-    block = job.workload.placed(len(places) - sum(map(len, groups)))
-    return job.model_copy(update={job.kind: block})
-
-
-def _is_merged(workload: Workload) -> bool:
-    """Whether some of its sends are many of a lab, one after the other."""
-    return any(
-        step.sends is not None
-        and (np.max(step.sends.rounds, initial=1) > 1 or step.sends.tokens > 0)
-        for step in workload.steps
-    )
-
-
-def _steps_of(known: Workload | FlowList) -> Workload:
-    return known.workload() if isinstance(known, FlowList) else known

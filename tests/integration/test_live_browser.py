@@ -48,7 +48,7 @@ from tests.helpers.live_server import (
 )
 from tests.helpers.replay_page import Opener
 from tests.helpers.textboxes import cut, overlapping, text_boxes
-from tests.helpers.waiting import LIMIT_S, wait_until
+from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
 
@@ -309,7 +309,8 @@ def test_who_does_not_reach_whom_is_named_after_a_click(look: Looking, server: S
     assert look.complaints == []
 
 
-def test_the_path_of_a_flow_is_shown(look: Looking, server: Server) -> None:
+def test_the_path_of_a_flow_is_shown(look: Looking, lab: RunningLab, server: Server) -> None:
+    wait_until_whole(lab)  # of srv1-1's port, which the test before has put back
     page = look.at(server.url)
     page.locator("#path [name=dst]").select_option("srv3-1")
     page.get_by_role("button", name="Show", exact=True).click()

@@ -287,6 +287,7 @@ def test_a_report_has_the_slowdown_of_flows_by_size(
     assert from_json(to_json(report)) == report
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_terminal_and_a_page_show_the_slowdown_by_size(report: SimulationReport) -> None:
     console = Console(file=io.StringIO(), width=200)
     print_document(simulation_document(report), console)

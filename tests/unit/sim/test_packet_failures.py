@@ -140,7 +140,7 @@ def test_packets_take_the_links_that_the_fluid_takes_once_routes_have_moved() ->
         simulation(["drain ctsw1 at 0s reaction 0s"], engine=engine)
         for engine in (Engine.FLUID, Engine.PACKETS)
     )
-    ran, ways = packets.run_packets(), packets._wirings(packets.outages())[-1].ways
+    ran, ways = packets.run_packets(), packets.packet_inputs()[1][-1].ways
     assert ran.lost == ran.retransmitted.sum() == 0
     acks = ways.paths.sends[ways.paths.start[len(packets.flows)] :]
     ack_bits = np.bincount(acks, minlength=packets.network.sends) * (8.0 * ACK_BYTES)
