@@ -43,12 +43,7 @@ def job_name(phase: str, number: int, jobs: int) -> str:
 
 def job_text(job: dict[str, Any]) -> str:
     """`incast, 4 ranks, 4MB; DCQCN hpcc-dcqcn, ECN ect0, DSCP 26`."""
-    transport = job["transport"]
-    sending = (
-        f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
-        f"(ACKs {transport['ack_dscp']}, CNPs {transport['cnp_dscp']}), "
-        f"{transport['qps']} QP per connection, window {transport['window']}"
-    )
+    sending = _sending(job["transport"])
     if "pattern" not in job:
         kind = next(kind for kind in KINDS if kind in job)
         return f"{kind} {job['name']}; {sending}"
@@ -59,6 +54,16 @@ def job_text(job: dict[str, Any]) -> str:
     name = job.get("algorithm") if job["pattern"] == "allreduce" else None
     algorithm = f" ({name})" if name else ""
     return f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}; {sending}"
+
+
+def _sending(transport: dict[str, Any]) -> str:
+    if transport.get("kind") == "tcp":
+        return f"TCP ({transport['congestion_control']}), DSCP {transport['dscp']}"
+    return (
+        f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
+        f"(ACKs {transport['ack_dscp']}, CNPs {transport['cnp_dscp']}), "
+        f"{transport['qps']} QP per connection, window {transport['window']}"
+    )
 
 
 def by_distance(propagation: Propagation) -> str:
