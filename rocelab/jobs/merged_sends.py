@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -206,9 +207,9 @@ def workload_of(
             hint="give it a size: a simulation finds how long that takes",
         )
     compute_s = job.compute / 1e9
-    if sends_in_order(job, iterations, contended=contended):
-        planned = schedule_of(job, group)
-        return ordered(planned, iterations, compute_s, barrier=barrier).workload
+    if sends := sends_in_order(job, iterations, contended=contended):
+        of_job = _in_order if sends <= MOST_ORDERED else _in_order.__wrapped__
+        return of_job(job, group, iterations, barrier)
     phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
     for iteration in range(iterations):
@@ -224,6 +225,14 @@ def workload_of(
                 )
             )
     return Workload(job.ranks, tuple(steps))
+
+
+@lru_cache(maxsize=2)
+def _in_order(job: JobSpec, group: int | None, iterations: int, barrier: bool) -> Workload:
+    """The sends of a job's schedule. Fits and tables simulate one after the other with several
+    types of servers."""
+    planned = schedule_of(job, group)
+    return ordered(planned, iterations, job.compute / 1e9, barrier=barrier).workload
 
 
 def sends_in_order(job: JobSpec, iterations: int, *, contended: bool = False) -> int:
