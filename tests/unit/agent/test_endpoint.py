@@ -16,6 +16,7 @@ from rocelab.base.family import Family
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
+from rocelab.jobs.served import Carried
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
@@ -373,3 +374,22 @@ def test_storage_is_written_at_its_interval_beside_the_job_whose_ranks_write() -
     begun_us = (save.steps.posted_ns[0] - save.steps.posted_ns[0].min()) / (1000 * DILATION)
     assert sorted(set(begun_us.round(3).tolist())) == [0, 30, 60]
     assert len(iteration_times_ns(save)) == 3
+
+
+def test_requests_feel_when_their_caches_were_over() -> None:
+    model = SMALL["model"]
+    serving = {"model": model, "gpu": "h100", "prefill": 2, "decode": 2, "ttft": "1s"}
+    requests = {"duration": "200us", "rate": 50_000, "prompt": {"p50": 8, "p99": 16}}
+    requests["output"] = {"p50": 4, "p99": 8}
+    lab = workloads({}, {"name": "chat", "serving": {**serving, "requests": requests}})
+    lab.run(lambda: ended(lab))
+    lab.check()
+    (result,) = lab.results()
+    figures = workload_figures(result, {})
+    assert figures is not None and figures.served is not None
+    carried, none = (figures.served.by(network) for network in (Carried.CARRIED, Carried.NONE))
+    assert carried.answered == figures.served.requests > 1
+    assert carried.goodput == 1
+    ttft_ns = carried.latency("ttft").p50_ns, none.latency("ttft").p50_ns
+    assert ttft_ns[0] is not None and ttft_ns[1] is not None and ttft_ns[0] > ttft_ns[1]
+    assert {"ttft_p99", "itl_p99"} <= {line.name for line in workload_headlines(result)}
