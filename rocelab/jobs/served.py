@@ -29,6 +29,7 @@ class Latency:
     p50_ns: float | None
     p90_ns: float | None
     p99_ns: float | None
+    highest_ns: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,12 @@ class Served:
     cache_bytes: int
     """That travelled."""
     cache_bytes_per_s: float | None
-    """While prompts were computed, on average."""
+    """For each second in which requests arrive; None if all arrive at once."""
     cache_peak_bytes_per_s: float | None
     """In the second in which most caches began to travel; None if all do in less than one."""
-    prefill_busy: float
-    """The share of the time that replicas prefill, until the last prompt is computed; the mean."""
+    prefill_load: float | None
+    """What replicas have to prefill for each second in which requests arrive, in seconds; above 1
+    queues grow."""
     ttft_objective_ns: float | None
     itl_objective_ns: float | None
     together: bool

@@ -20,6 +20,7 @@ def served_blocks(served: Served, which: str = "") -> tuple[Block, ...]:
             Column(""),
             Column("mean", Unit.NS, page_only=True),
             *columns(Unit.NS, "p50", "p90", "p99"),
+            Column("highest", Unit.NS, page_only=True),
             Column("p99 if flows were alone", Unit.NS, page_only=True),
             Column("p99 without network", Unit.NS),
             *columns(Unit.SHARE, "network's part of p50", "of p99"),
@@ -66,6 +67,7 @@ def _row(carried: Latency, alone: Latency, ideal: Latency) -> Row:
         carried.p50_ns,
         cell(carried.p90_ns),
         cell(carried.p99_ns),
+        cell(carried.highest_ns),
         alone.p99_ns,
         ideal.p99_ns,
         network_part(carried.p50_ns, ideal.p50_ns),
@@ -82,8 +84,7 @@ def _load(served: Served) -> str:
     text = (
         f"{counted(served.requests, 'request')}{rate}: {served.prompt_tokens:,} tokens of prompts, "
         f"{share(served.reused_tokens / max(1, served.prompt_tokens))} of them not computed again, "
-        f"and {served.answer_tokens:,} of answers. Replicas prefill "
-        f"{share(served.prefill_busy)} of the time."
+        f"and {served.answer_tokens:,} of answers.{_prefill(served)}"
     )
     if served.together:
         return f"{text} The same replicas decode: no cache travels."
@@ -92,6 +93,14 @@ def _load(served: Served) -> str:
         return text
     in_peak = "" if peak is None else f", {bandwidth(peak / GB)} in the peak second"
     return f"{text} Caches travel at {bandwidth(mean / GB)} on average{in_peak}."
+
+
+def _prefill(served: Served) -> str:
+    load = served.prefill_load
+    if load is None:
+        return ""
+    grows = ": queues grow" if load > 1 else ""
+    return f" Prompts need {share(load)} of what replicas compute while requests arrive{grows}."
 
 
 def _goodput(served: Served) -> str:

@@ -83,6 +83,20 @@ REQUEST_KPIS = (
         "itl",
         "p99_ns",
     ),
+    _time(
+        "e2e_p99",
+        "Time to the last token, p99",
+        "of requests: from arrival to the last token, 99th percentile, modelled",
+        "e2e",
+        "p99_ns",
+    ),
+    _time(
+        "transfer_p99",
+        "Transfer of a cache, p99",
+        "from the end of a prefill until its cache has arrived, 99th percentile, modelled",
+        "transfer",
+        "p99_ns",
+    ),
     Kpi(
         "request_goodput",
         Quantity.RATIO,

@@ -412,7 +412,8 @@ def _last_s(outcome: Outcome) -> float:
         return max(float(outcome.rate_times_s[-1]), outcome.idle_s)
     if np.isfinite(outcome.end_s).all():
         return float(outcome.end_s.max(initial=0.0))
-    (carrying,) = np.nonzero(outcome.rate_bps)
+    # Sums of rates leave less than a bit per second where there is none.
+    (carrying,) = np.nonzero(outcome.rate_bps >= 1)
     return float(outcome.rate_times_s[carrying[-1] + 1]) if len(carrying) else 0.0
 
 

@@ -14,7 +14,7 @@ from rocelab.jobs.serving.prefill import Prefilled
 from rocelab.jobs.serving.requests import Requests
 
 NS = 1e9
-SHARES = (0.5, 0.9, 0.99)
+SHARES = (0.5, 0.9, 0.99, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,8 @@ def _rate(requests: Requests, rejected: int) -> float | None:
 def _latency(name: str, title: str, seconds: Floats) -> Latency:
     """Figures of the requests; those that are never answered count as the longest."""
     if not len(seconds):
-        return Latency(name, title, None, None, None, None)
+        return Latency(name, title, None, None, None, None, None)
     seconds = np.where(np.isnan(seconds), np.inf, seconds)
     quantiles: Sequence[float] = np.quantile(seconds, SHARES, method="inverted_cdf").tolist()
     values = [float(seconds.mean()), *quantiles]
-    mean, p50, p90, p99 = (value * NS if np.isfinite(value) else None for value in values)
-    return Latency(name, title, mean, p50, p90, p99)
+    return Latency(name, title, *(value * NS if np.isfinite(value) else None for value in values))

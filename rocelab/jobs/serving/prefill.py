@@ -19,8 +19,8 @@ class Prefilled:
     replica: Ints
     begin_s: Floats
     end_s: Floats
-    busy: Floats
-    """The share of the time until the last prompt is computed that each replica computes."""
+    work_s: Floats
+    """How long each replica computes in all."""
     free_s: Floats
     """When the replica can begin the next batch after this one: the first stage is done."""
 
@@ -64,5 +64,4 @@ def prefill(
             worked[chosen] += took / stages
             begin_s[batch], end_s[batch], free_s[batch] = begin, begin + took, free
         replica[queue] = chosen
-    last_s = float(free_s.max(initial=0.0))
-    return Prefilled(replica, begin_s, end_s, worked / last_s if last_s else worked, free_s)
+    return Prefilled(replica, begin_s, end_s, worked, free_s)

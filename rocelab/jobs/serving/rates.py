@@ -21,5 +21,7 @@ def served_headlines(served: Served | None) -> list[WorkloadRate]:
         for name, title, value in figures
         if value is not None
     ]
-    rows.append(WorkloadRate("goodput", "goodput", "%", [100 * carried.goodput]))
+    rows.append(
+        WorkloadRate("request_goodput", "goodput of requests", "%", [100 * carried.goodput])
+    )
     return rows

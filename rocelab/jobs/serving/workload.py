@@ -154,20 +154,20 @@ class RequestServing(RequestServingSpec):
         answers = [self._answers(network, plan, moved) for network, moved in ready.items()]
         answers.append(self._answers(Carried.NONE, ideal, ideal.prefilled.end_s))
         cache = np.zeros(0, np.int64) if plan.transfers is None else plan.transfers.cache_bytes
-        last_s = float(computed_s.max())
+        lasts_s = requests.lasts_s
         of_second = np.bincount(computed_s.astype(np.int64), weights=cache if len(cache) else None)
         whole = len(requests) + plan.rejected
         return Served(
             requests=whole,
             rejected=plan.rejected,
-            rate=whole / requests.lasts_s if requests.lasts_s else None,
+            rate=whole / lasts_s if lasts_s else None,
             prompt_tokens=int(requests.prompt.sum()),
             reused_tokens=int((requests.prompt - plan.computed).sum()),
             answer_tokens=int(requests.answer.sum()),
             cache_bytes=int(cache.sum()),
-            cache_bytes_per_s=float(cache.sum()) / last_s if len(cache) and last_s else None,
-            cache_peak_bytes_per_s=float(of_second.max()) if len(cache) and last_s > 1 else None,
-            prefill_busy=float(plan.prefilled.busy.mean()),
+            cache_bytes_per_s=float(cache.sum()) / lasts_s if len(cache) and lasts_s else None,
+            cache_peak_bytes_per_s=float(of_second.max()) if len(cache) and lasts_s > 1 else None,
+            prefill_load=float(plan.prefilled.work_s.mean()) / lasts_s if lasts_s else None,
             ttft_objective_ns=None if self.ttft is None else float(self.ttft),
             itl_objective_ns=None if self.itl is None else float(self.itl),
             together=plan.transfers is None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rocelab.base.documents import to_json
@@ -18,7 +20,7 @@ from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.sim.events.event_spec import TimelineSpec
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.options import Options
-from rocelab.sim.simulate import simulate
+from rocelab.sim.simulate import Simulation, simulate
 
 LAB = load_spec(find_lab("rail-small"))
 SERVING: dict[str, Any] = {
@@ -77,7 +79,7 @@ def test_headlines_are_those_of_the_requests() -> None:
     headlines = {one.name: one.modelled.median for one in report.jobs[0].headlines}
     assert headlines["ttft_p99"] == carried.latency("ttft").p99_ns
     assert headlines["itl_p99"] == carried.latency("itl").p99_ns
-    assert headlines["goodput"] == 100
+    assert headlines["request_goodput"] == 100
 
 
 def test_a_link_that_fails_makes_the_slowest_first_tokens_later() -> None:
@@ -95,6 +97,16 @@ def test_a_network_that_never_heals_leaves_requests_without_an_answer() -> None:
     assert carried.answered < 12
     assert carried.latency("ttft").mean_ns is None
     assert "never" in html(simulation_document(report))
+
+
+def test_what_rounding_leaves_of_a_rate_carries_nothing() -> None:
+    job = SimulatedJob.model_validate({"name": "chat", "serving": SERVING})
+    simulation = Simulation(LAB, [job], cut(4))
+    outcome = simulation.run()
+    rates = np.where(outcome.rate_bps < 1, -2e-3, outcome.rate_bps)
+    assert (
+        simulation.report(replace(outcome, rate_bps=rates)).uses == simulation.report(outcome).uses
+    )
 
 
 def test_replicas_that_do_both_load_no_link() -> None:
