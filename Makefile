@@ -21,8 +21,9 @@ MACHINES ?= $(HOME)/.cache/rocelab/machines
 READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
 READY_FOR_DOCS := .venv/.ready-for-docs
-READY_FOR_TORCH := .venv/.ready-for-torch
-TORCH_DRILL := torch-ddp-flap
+# What drills of programs need, and the drill of each.
+OPTIONAL := torch:torch-ddp-flap mpi:mpi-flap iperf:iperf-flap
+READY_FOR = $(foreach pair,$(OPTIONAL),$(if $(filter $(lastword $(subst :, ,$(pair))),$(1)),.venv/.ready-for-$(firstword $(subst :, ,$(pair)))))
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 AS_ROOT := $(if $(SUDO),$(SUDO) env PYTHONDONTWRITEBYTECODE=1)
 # Commands, and processes that they start, need not be compiled anew each time.
@@ -50,8 +51,8 @@ $(READY_FOR_DOCS): pyproject.toml Makefile setup.sh
 	@./setup.sh docs
 	@touch $(READY) $@
 
-$(READY_FOR_TORCH): pyproject.toml Makefile setup.sh
-	@./setup.sh torch
+.venv/.ready-for-torch .venv/.ready-for-mpi .venv/.ready-for-iperf: .venv/.ready-for-%: pyproject.toml Makefile setup.sh
+	@./setup.sh $*
 	@touch $(READY) $@
 
 .PHONY: doctor
@@ -81,11 +82,11 @@ lab-down: $(READY) ## take the lab down
 	@$(ROCELAB) down "$(LAB)"
 
 .PHONY: drill
-drill: $(READY) $(if $(filter $(TORCH_DRILL),$(DRILL)),$(READY_FOR_TORCH)) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what was lost
+drill: $(READY) $(call READY_FOR,$(DRILL)) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what was lost
 	@$(ROCELAB) drill run "$(DRILL)"
 
 .PHONY: drills
-drills: $(READY) $(if $(filter $(TORCH_DRILL),$(or $(DRILLS),$(TORCH_DRILL))),$(READY_FOR_TORCH)) ## run every drill that ships, or DRILLS="link-flap storm", one after the other; again with OUT=results/drills-TIME: those that have not passed
+drills: $(READY) $(call READY_FOR,$(or $(DRILLS),$(basename $(notdir $(wildcard scripts/*.yaml))))) ## run every drill that ships, or DRILLS="link-flap storm", one after the other; again with OUT=results/drills-TIME: those that have not passed
 	@mkdir -p "$(OUT)"; failed=; missed=; for name in $(or $(DRILLS),$(basename $(notdir $(wildcard scripts/*.yaml)))); do \
 		! grep -qxs "$$name" "$(OUT)/passed" || continue; \
 		$(ROCELAB) drill run "$$name" --force --out "$(OUT)/$$name" --junit "$(OUT)/$$name/junit.xml"; \

@@ -2,7 +2,8 @@
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
 # Called by `make setup`. `make docs` calls it with `docs`, which adds what builds the site; `make
 # test` with `test`, which adds BIRD, a container engine and an SSH server, none of which is started, a
-# browser, Dask and checkers; the drill torch-ddp-flap with `torch`, which adds Debian's PyTorch.
+# browser, Dask and checkers; drills of programs with `torch`, `mpi` or `iperf`, which add Debian's PyTorch,
+# OpenMPI with mpi4py, or iperf3. `test` adds the last two also, which are small.
 # Safe to run again. Exit 3: this machine lacks something that cannot be installed from here, which
 # is then named.
 set -euo pipefail
@@ -51,6 +52,10 @@ has_torch() {
     /usr/bin/python3 -c 'import torch' 2>/dev/null
 }
 
+has_mpi() {
+    command -v mpirun >/dev/null && /usr/bin/python3 -c 'import mpi4py' 2>/dev/null
+}
+
 has_engine() {
     { command -v dockerd && command -v docker; } >/dev/null
 }
@@ -69,6 +74,8 @@ missing_packages() {
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
     newest_python >/dev/null || echo python3-venv
     case "${1-}" in torch) has_torch || echo python3-torch ;; esac
+    case "${1-}" in mpi | test) has_mpi || printf '%s\n' openmpi-bin python3-mpi4py ;; esac
+    case "${1-}" in iperf | test) command -v iperf3 >/dev/null || echo iperf3 ;; esac
     [ "${1-}" = test ] || return 0
     command -v bird >/dev/null || echo bird2
     has_sshd || echo openssh-server

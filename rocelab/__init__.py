@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rocelab.planning.build import plan as plan
     from rocelab.planning.fabric import Fabric as Fabric
     from rocelab.prediction.matrix import FlowRow as FlowRow
+    from rocelab.programs.running import OutputLine as OutputLine
     from rocelab.results.diagnosis import Diagnosis as Diagnosis
     from rocelab.results.drill import DrillResult as DrillResult
     from rocelab.results.drill import read_drill_result as read_drill_result
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from rocelab.results.job import JobReport as JobReport
     from rocelab.results.job import read_job_report as read_job_report
     from rocelab.results.prediction import Prediction as Prediction
+    from rocelab.results.programs import ProgramReport as ProgramReport
     from rocelab.results.simulation import SimulationReport as SimulationReport
     from rocelab.routes.bulk import multipath_hashes as multipath_hashes
     from rocelab.routes.bulk import select_all as select_all

@@ -33,6 +33,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "read_queue_counters": "rocelab.dataplane.queues.reading",
         "keep_unconverged": "rocelab.observe.evidence.unconverged",
         "open_ssh": "rocelab.lab.management",
+        "ProgramReport": "rocelab.results.programs",
+        "OutputLine": "rocelab.programs.running",
     },
     "Fixtures of pytest, for annotations": {
         "TrafficMaker": "rocelab.testkit.kit",

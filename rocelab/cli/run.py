@@ -56,6 +56,14 @@ def run(
         ),
     ] = None,
     network: NetworkOption = None,
+    rdma: Annotated[
+        bool,
+        typer.Option(
+            "--rdma",
+            help="Ask for a Soft-RoCE device on each NIC, for RDMA verbs: exit code 3 and the "
+            "reason where that cannot be, which is every kernel that was tried.",
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Run an unmodified program on servers of a running lab, and watch its TCP connections.
@@ -84,6 +92,10 @@ def run(
     from rocelab.record import LabFiles
     from rocelab.report.programs import program_document
 
+    if rdma:
+        from rocelab.programs.rdma import has_soft_roce, refuse_rdma
+
+        raise refuse_rdma(has_module=has_soft_roce())
     command = command[1:] if command[0] == "--" else command
     if not command:
         raise InputError("there is no command", hint="rocelab run LAB -- python3 train.py")

@@ -172,7 +172,7 @@ def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
 
 def _check_ranks(traffic: ProgramTrafficSpec, programs: int) -> None:
     for name, metric in traffic.metrics.items():
-        if metric.rank is not None and metric.rank >= programs:
+        if metric.rank != "all" and metric.rank >= programs:
             raise InputError(
                 f"metric {name} is of rank {metric.rank}: "
                 f"{counted(programs, 'program')} from rank 0"

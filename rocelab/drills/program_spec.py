@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -32,7 +32,8 @@ class MetricSpec(SpecModel):
     ]
     unit: Annotated[str, Field(max_length=20, description="its unit, as reports name it")] = ""
     rank: Annotated[
-        int | None, Field(ge=0, le=4095, description="only of this program; left out: of all")
+        Annotated[int, Field(ge=0, le=4095)] | Literal["all"],
+        Field(description="of this program alone, or of all"),
     ] = 0
 
     @field_validator("pattern")

@@ -33,7 +33,12 @@ def run_program_phase(
                 traffic.limit,
             ),
             metrics=[
-                Metric(name, re.compile(metric.pattern), metric.unit, metric.rank)
+                Metric(
+                    name,
+                    re.compile(metric.pattern),
+                    metric.unit,
+                    None if metric.rank == "all" else metric.rank,
+                )
                 for name, metric in traffic.metrics.items()
             ],
             faults=phase.faults,

@@ -68,12 +68,18 @@ class ConnectionWatch(Holding):
     """The connections of some servers of a lab, within a context. Raises OSError."""
 
     def __init__(
-        self, netns: Sequence[Path], name_of: Mapping[str, str], stall_trips: int = 0
+        self,
+        netns: Sequence[Path],
+        name_of: Mapping[str, str],
+        stall_trips: int = 0,
+        network_of: Mapping[str, str | None] | None = None,
     ) -> None:
         """netns: each server's namespace. `name_of`: the name of each address of the lab;
         connections with another address, such as loopback's, are left out. A stall is longer than
-        STALL_NS and than `stall_trips` smoothed round trips."""
+        STALL_NS and than `stall_trips` smoothed round trips. `network_of`: the network of each
+        address, in a lab with several."""
         self._netns, self._name_of, self._stall_trips = netns, name_of, stall_trips
+        self._network_of = network_of or {}
         self._seen: dict[bytes, _Seen] = {}
         self._delivered: list[tuple[int, int]] = []
         self.lost_events = False
@@ -127,6 +133,7 @@ class ConnectionWatch(Holding):
                     Stall(stall.began_ns - zero_ns, stall.ended_ns - zero_ns)
                     for stall in seen.stalls_until(seen.seen_ns)
                 ),
+                network=self._network_of.get(seen.end.address),
             )
             for seen in self._seen.values()
             if seen.end.delivered_bytes

@@ -18,6 +18,7 @@ from rocelab.linux.clockwatch import ClockWatch
 from rocelab.linux.closing import Holding
 from rocelab.planning.fabric import Fabric
 from rocelab.programs.connections import STALL_NS, ConnectionWatch
+from rocelab.programs.links import link_uses, read_counts, udp_uses
 from rocelab.programs.ranks import RankedProgram
 from rocelab.programs.running import GRACE_S, Ended, OutputLine, ProgramRun
 from rocelab.record import LabFiles
@@ -73,7 +74,13 @@ class ProgramSession(Holding):
         netns = [lab.node(server.name).netns for server in lab.fabric.servers]
         names = address_names(lab.fabric)
         self._clock = stack.enter_context(ClockWatch())
-        self._watch = stack.enter_context(ConnectionWatch(netns, names))
+        networks = {
+            address: network.network_name
+            for network in lab.fabric.networks
+            for address in address_names(network)
+        }
+        self._watch = stack.enter_context(ConnectionWatch(netns, names, network_of=networks))
+        self._counts = read_counts(lab)
         self._run = stack.enter_context(ProgramRun(lab, self._programs, self._folder))
         stack.push(self._interrupted)
         self._busy_s, self.began_ns = busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)
@@ -117,6 +124,7 @@ class ProgramSession(Holding):
         lasted_ns = ended_ns - self.began_ns
         cpu_s = busy_seconds() - self._busy_s
         cpu_share = min(1.0, cpu_s * 1e9 / lasted_ns / (os.cpu_count() or 1))
+        connections, counts = self._watch.connections(zero_ns), read_counts(lab)
         return ProgramReport(
             schema_version=SCHEMA_VERSION,
             lab=lab.name,
@@ -125,12 +133,14 @@ class ProgramSession(Holding):
             ranks=tuple(self._rank_end(program, ended_ns) for program in self._programs),
             began_ns=self.began_ns - zero_ns,
             lasted_ns=lasted_ns,
-            connections=self._watch.connections(zero_ns),
+            connections=connections,
             delivered=self._watch.delivered(zero_ns),
             stall_bin_ns=STALL_NS,
             longest_interval_ns=self._longest_ns,
             cpu_share=cpu_share,
             warnings=tuple(self._warnings(cpu_share, self._watch.lost_events)),
+            links=link_uses(lab.fabric, self._counts, counts, connections, lasted_ns),
+            udp=udp_uses(self._counts, counts),
         )
 
     def _stop(self) -> None:

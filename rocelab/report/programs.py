@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 MOST_CONNECTIONS = 20
+MOST_LINKS = 20
 MOST_METRICS = 3
 """Metrics that a plot shows."""
 
@@ -48,6 +49,11 @@ MOST_POINTS = 400
 """Intervals of goodput that a plot shows."""
 
 NO_COURSE = "No connection carried anything, and no program printed a metric."
+LINK_LIMITS = (
+    "A link has sent everything that its port did, also of routing and others. Which links between "
+    "switches a TCP connection crosses is the kernel's choice, by a hash of its socket that "
+    "nothing outside reads: connections and what they resent are given of servers' links alone."
+)
 PROGRAM_LIMITS = (
     "Programs compute at this machine's speed, and TCP's timers run at its clock, whatever the "
     "dilation: no time of a program times the dilation is one of the modelled network.",
@@ -59,7 +65,7 @@ def program_document(report: ProgramReport) -> Document:
     """What `rocelab run` prints when its programs have ended."""
     blocks: tuple[Block, ...] = (
         _ends(report),
-        connections_table(report.connections, report.stall_bin_ns),
+        *_carried(report),
         *(Note(text, Tone.CAUTION) for text in report.warnings),
     )
     return Document("", (Note(_what(report)), *blocks))
@@ -97,15 +103,63 @@ def ended_how(rank: RankEnd) -> str:
     return f"signal {-rank.code}" if rank.code < 0 else f"exit code {rank.code}"
 
 
+def _carried(report: ProgramReport) -> tuple[Block, ...]:
+    """What connections, links and UDP carried; nothing of what there was not."""
+    blocks: list[Block] = [connections_table(report.connections, report.stall_bin_ns)]
+    if report.links:
+        blocks += [_links(report), Note(LINK_LIMITS)]
+    if report.udp:
+        blocks.append(_udp(report))
+    return tuple(blocks)
+
+
+def _links(report: ProgramReport) -> Table:
+    several = any(use.network for use in report.links)
+    return Table(
+        "Links, by the counters of the ports that send",
+        (
+            *columns(Unit.TEXT, "link", "to"),
+            *columns(Unit.TEXT, *["network"] * several),
+            Column("sent", Unit.BYTES),
+            Column("of its rate", Unit.SHARE),
+            *columns(Unit.COUNT, "dropped by queue", "connections"),
+            Column("resent", Unit.BYTES),
+            Column("stalls", Unit.COUNT),
+            Column("longest", Unit.NS),
+        ),
+        tuple(
+            (
+                *(use.link, use.receiver, *[use.network] * several, use.sent_bytes, use.share),
+                *(use.queue_drops, use.connections, use.resent_bytes),
+                *(use.stalls, use.longest_stall_ns),
+            )
+            for use in report.links
+        ),
+        names=2 + several,
+        most=MOST_LINKS,
+    )
+
+
+def _udp(report: ProgramReport) -> Table:
+    return Table(
+        "UDP datagrams, by the servers' kernels",
+        (Column("server"), *columns(Unit.COUNT, "sent", "received", "arrived and not taken")),
+        tuple((row.server, row.sent, row.received, row.errors) for row in report.udp),
+        most=MOST_LINKS,
+    )
+
+
 def connections_table(
     connections: Sequence[TcpConnection], stall_bin_ns: int, stall_trips: int = 0
 ) -> Table:
     """TCP connections with their figures, those that delivered most first."""
     trips = f" and {counted(stall_trips, 'round trip')}" if stall_trips else ""
+    several = any(connection.network for connection in connections)
     return Table(
         f"TCP connections, in the lab's clock; stalls of {duration(stall_bin_ns)}{trips} and more",
         (
             *columns(Unit.TEXT, "from", "to"),
+            *columns(Unit.TEXT, *["network"] * several),
             Column("ports", Unit.FIGURE, unbroken=True),
             Column("delivered", Unit.BYTES),
             Column("goodput", Unit.BITS_PER_S),
@@ -114,16 +168,17 @@ def connections_table(
             Column("stalls", Unit.COUNT),
             Column("longest", Unit.NS),
         ),
-        tuple(map(_connection, connections)),
-        names=3,
+        tuple(_connection(connection, several) for connection in connections),
+        names=3 + several,
         most=MOST_CONNECTIONS,
     )
 
 
-def _connection(connection: TcpConnection) -> Row:
+def _connection(connection: TcpConnection, several: bool) -> Row:
     return (
         connection.source,
         connection.destination,
+        *[connection.network] * several,
         f"{connection.source_port}-{connection.destination_port}",
         connection.delivered_bytes,
         connection.goodput_bps,
@@ -149,10 +204,7 @@ def programs_sections(name: str, run: ProgramsRun, repeat: str) -> Iterator[Sect
             *(Note(text, Tone.CAUTION) for text in run.report.warnings),
         ),
     )
-    yield Section(
-        f"Connections{repeat}",
-        (connections_table(run.report.connections, run.report.stall_bin_ns),),
-    )
+    yield Section(f"Connections{repeat}", _carried(run.report))
 
 
 def _events(run: ProgramsRun) -> Table:

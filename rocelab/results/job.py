@@ -10,6 +10,7 @@ same in both.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -560,11 +561,12 @@ class JobReport(LabDocument):
 
     @property
     def network_name(self) -> str | None:
-        """The network that the job ran in, of a lab with several. Raises as `fabric`."""
-        return self.fabric.network(self.spec.network).network_name
+        """The network that the job ran in, of a lab with several: `lab` is its spec."""
+        place: Mapping[str, Any] | None = self.lab.get("place")
+        return None if place is None else place["network"]
 
     def is_in(self, network: str) -> bool:
-        """Whether the job ran in a network of that name. Raises as `fabric`."""
+        """Whether the job ran in a network of that name."""
         return self.network_name == network
 
     @property

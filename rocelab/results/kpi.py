@@ -73,9 +73,9 @@ class PhaseJob:
     has_model: bool
     fair: FairShares | None
     data_classes: frozenset[int]
-    """The traffic classes of the data of all jobs of the phase."""
+    """The traffic classes of the data of all jobs of the phase in the job's network."""
     receivers: frozenset[str]
-    """The NICs that receive data in any of them."""
+    """The NICs that receive data in any of these."""
     diagnosis: str | None = None
     """What `rocelab diagnose` finds, empty if nothing could be said; None if it was not asked."""
 

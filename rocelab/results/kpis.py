@@ -8,6 +8,7 @@ KPI that does not apply (a stream has no busbw) is missing. Nothing is measured 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
@@ -83,13 +84,24 @@ def job_figures(
     fair: FairShares | None = None,
     diagnoses: Sequence[str | None] = (),
 ) -> tuple[Figures, ...]:
-    """The KPIs of each job of a phase. Counts of devices cover all jobs and are the same for
-    each. `diagnoses`: as in `JobsRun`."""
-    classes = frozenset(report.data_class for report in reports)
-    ranks = [rank for report in reports for rank in report.ranks]
-    receivers = frozenset(rank.nic for rank in ranks if rank.delivered_bytes)
+    """The KPIs of each job of a phase. Counts of devices cover all jobs of a network and are the
+    same for each. `diagnoses`: as in `JobsRun`."""
+    classes: dict[str | None, set[int]] = defaultdict(set)
+    receivers: dict[str | None, set[str]] = defaultdict(set)
+    for report in reports:
+        classes[report.network_name].add(report.data_class)
+        receivers[report.network_name] |= {
+            rank.nic for rank in report.ranks if rank.delivered_bytes
+        }
     jobs = [
-        PhaseJob(report, has_model, fair, classes, receivers, diagnosis)
+        PhaseJob(
+            report,
+            has_model,
+            fair,
+            frozenset(classes[report.network_name]),
+            frozenset(receivers[report.network_name]),
+            diagnosis,
+        )
         for report, diagnosis in zip_longest(reports, diagnoses)
     ]
     return tuple(

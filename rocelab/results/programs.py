@@ -50,6 +50,8 @@ class TcpConnection:
 
     min_rtt_us: int
     stalls: tuple[Stall, ...]
+    network: str | None = None
+    """That of both ends, in a lab with several."""
 
     @property
     def goodput_bps(self) -> float | None:
@@ -81,6 +83,51 @@ class RankEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramLink:
+    """What a direction of a link carried, by the kernel's counters of the port that sends there.
+    What is of connections is None between switches, and of a NIC with two ports: which of them a
+    connection crosses is the kernel's choice, by a hash of its socket that nothing outside
+    reads."""
+
+    link: str
+    sender: str
+    receiver: str
+    network: str | None
+    """Of a lab with several."""
+
+    sent_bytes: int
+    """Everything that the port sent: of the programs, of routing, and of others. Of segments that
+    the kernel sends as one packet the headers count once."""
+
+    share: float
+    """Of what the link's rate in the lab carries in the time of the programs."""
+
+    queue_drops: int | None
+    """Packets that the switch port's queue dropped, several segments as one; None of a port without
+    queues, such as a server's."""
+
+    connections: int | None
+    """TCP connections whose data crosses it."""
+
+    resent_bytes: int | None
+    """The payload that these sent again."""
+
+    stalls: int | None
+    longest_stall_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UdpCounts:
+    """UDP datagrams of a server, by its kernel: over all its NICs and its loopback."""
+
+    server: str
+    sent: int
+    received: int
+    errors: int
+    """Those that arrived and that no program got: a wrong checksum, or a full buffer."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramReport:
     """A run of programs on the servers of a lab."""
 
@@ -109,6 +156,11 @@ class ProgramReport:
     """How busy this machine's CPUs were meanwhile: programs compute at its speed."""
 
     warnings: tuple[str, ...]
+    links: tuple[ProgramLink, ...] = ()
+    """Directions of links that carried anything, those that carried most first."""
+
+    udp: tuple[UdpCounts, ...] = ()
+    """Servers that sent or received UDP."""
 
     @property
     def code(self) -> int:

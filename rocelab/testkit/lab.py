@@ -6,16 +6,24 @@ with lab.measure(lab.traffic(flows=24)) as run, lab.fault("carrier-down", link="
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocelab.lab import lab
 from rocelab.lab.lab import PlannedLab
 
 if TYPE_CHECKING:
+    from rocelab.programs.running import OutputLine
+    from rocelab.results.programs import ProgramReport
     from rocelab.testkit.kit import Experiment, InjectedFault, Pairs
     from rocelab.testkit.measurement import Measurement
     from rocelab.testkit.traffic import Traffic
+
+
+def nothing_of(line: OutputLine) -> None:
+    """Does nothing with a line that a program wrote."""
 
 
 class RunningLab(lab.RunningLab):
@@ -51,6 +59,33 @@ class RunningLab(lab.RunningLab):
         fit the method.
         """
         return self.experiment.measure(traffic, accept_invalid=accept_invalid, **keywords)
+
+    def run(
+        self,
+        command: Sequence[str],
+        on: Sequence[str] = (),
+        *,
+        per_server: int = 1,
+        env: Mapping[str, str] | None = None,
+        network: str | None = None,
+        folder: str | Path = ".",
+        on_line: Callable[[OutputLine], object] = nothing_of,
+    ) -> ProgramReport:
+        """Run an unmodified program on servers until it has ended, as `rocelab run` does.
+
+        `on` are servers, by name or by pattern, in the order of ranks; all without one. `on_line`
+        gets each line that a program writes, as it comes: `rank`, `stream`, `text`, `at_ns`. A
+        program that fails ends the others and is no error: see `code` and `ranks` of the report. In
+        a `with lab.fault(...)` block it runs under the fault. Raises InputError for a server or a
+        network that the lab does not have, and while something measures on the lab; MachineError if
+        programs cannot be started; PermissionError without root's rights.
+        """
+        # Late: who only looks at a lab runs nothing.
+        from rocelab.testkit.programs import run_command
+
+        return run_command(
+            self, command, on, per_server, env, network, folder=Path(folder), on_line=on_line
+        )
 
     @cached_property
     def experiment(self) -> Experiment:

@@ -34,8 +34,8 @@ LAB = "zone-small"
 """The lab that pages name."""
 
 ON_A_LAB = (
-    *("docs/health.md 1", "docs/path.md 1", "docs/queues.md 1", "docs/remote.md 1"),
-    *("docs/traffic.md 1", "docs/traffic.md 3"),
+    *("docs/health.md 1", "docs/path.md 1", "docs/programs.md 1", "docs/queues.md 1"),
+    *("docs/remote.md 1", "docs/traffic.md 1", "docs/traffic.md 3"),
 )
 """They find the lab up, and leave it so."""
 

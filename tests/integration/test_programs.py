@@ -5,21 +5,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocelab.base.data import shipped
+from rocelab.base.errors import InputError
+from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.linux.namespaces import processes_in
+from rocelab.programs.running import OutputLine
+from rocelab.testkit import lab as testkit
 from tests.helpers.command import PROGRAM, rocelab
 from tests.helpers.measured import measured, problems_of_drill
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
@@ -189,6 +195,47 @@ def test_a_drill_says_what_a_fault_did_to_programs(tmp_path: Path) -> None:
     assert waiting > (up - down) / 2e9
 
 
+def mpi_is_here() -> bool:
+    """Whether the machine has what setup.sh's `test` installs: mpirun, and mpi4py for Debian's
+    Python."""
+    python = subprocess.run(["/usr/bin/python3", "-c", "import mpi4py"], check=False)
+    return shutil.which("mpirun") is not None and python.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "is_here"),
+    [
+        ("http-flap", lambda: True),
+        ("iperf-flap", lambda: shutil.which("iperf3") is not None),
+        ("mpi-flap", mpi_is_here),
+    ],
+)
+def test_a_shipped_drill_of_a_program_tells_its_story(
+    whole: RunningLab, tmp_path: Path, name: str, is_here: Callable[[], bool]
+) -> None:
+    """The drill as it ships but for its lab, which has two servers."""
+    if not is_here():
+        pytest.skip(f"{name} needs a program that is not installed: ./setup.sh test does")
+    scripts = shipped("scripts")
+    (tmp_path / "programs").symlink_to(scripts / "programs")
+    (tmp_path / f"{NAME}.yaml").write_text(LAB)
+    text = (scripts / f"{name}.yaml").read_text().replace("lab: zone-small", f"lab: {NAME}.yaml")
+    text = re.sub(r"servers: \[srv1-1, .*\]", "servers: [srv1-1, srv2-1]", text)
+    text = text.replace("srv1-1,srv2-1,srv3-1,srv4-1", "srv1-1,srv2-1").replace("srv3-1", "srv2-1")
+    drill = tmp_path / f"{name}.yaml"
+    drill.write_text(text.replace("rtsw3", "rtsw2"))
+    use = kept(lambda text: None)
+    result = measured(lambda: run_drill(drill, use=use, lab=whole, retries=0), problems_of_drill)
+    assert result.outcome == "passed"
+    ((run,),) = result.valid_repeats
+    assert run.programs is not None
+    carried = {(link.link, link.receiver): link for link in run.programs.report.links}
+    server = carried["srv1-1:rtsw1", "srv1-1"]
+    assert server.sent_bytes > 0
+    assert server.connections
+    assert carried["srv1-1:rtsw1", "rtsw1"].queue_drops is None
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [
@@ -207,6 +254,23 @@ def test_programs_that_are_never_ready_are_no_measurement(
     assert done.returncode == 3
     said = " ".join((done.stdout + done.stderr).split())
     assert f"no program wrote a line with 'step 2 took' {why}" in said
+
+
+def test_python_runs_programs_too(whole: RunningLab, tmp_path: Path) -> None:
+    lab = testkit.RunningLab.open(NAME)
+    lines: list[OutputLine] = []
+    report = lab.run(program(tmp_path, TRANSFER), on=["srv*"], on_line=lines.append)
+    assert report.code == 0
+    (sent,) = report.connections
+    links = {(link.link, link.receiver): link for link in report.links}
+    to_server = links["srv1-1:rtsw1", "srv1-1"]
+    assert sent.delivered_bytes <= to_server.sent_bytes
+    assert to_server.connections == 1
+    assert "listens" in "".join(line.text for line in lines)
+    with pytest.raises(InputError, match="expected a program and its arguments"):
+        lab.run("hostname")
+    with pytest.raises(InputError, match="no server of lab"):
+        lab.run(["hostname"], on=["nobody"])
 
 
 def test_when_one_fails_the_others_end_and_its_code_is_the_runs(

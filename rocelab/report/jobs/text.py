@@ -42,18 +42,23 @@ def job_name(phase: str, number: int, jobs: int) -> str:
 
 
 def job_text(job: dict[str, Any]) -> str:
-    """`incast, 4 ranks, 4MB; DCQCN hpcc-dcqcn, ECN ect0, DSCP 26`."""
+    """`incast, 4 ranks, 4MB; DCQCN hpcc-dcqcn, ECN ect0, DSCP 26`; `4MB in frontend` if it names
+    its network."""
+    network = job.get("network")
+    where = "" if network is None else f" in {network}"
     sending = _sending(job["transport"])
     if "pattern" not in job:
         kind = next(kind for kind in KINDS if kind in job)
-        return f"{kind} {job['name']}; {sending}"
+        return f"{kind} {job['name']}{where}; {sending}"
     length = job.get("size") or f"for {job['duration']}"
     starts = job.get("starts", [])
     staggered = f", starts at {', '.join(starts)}" if len(starts) > 1 else ""
     # Without one in the file it is chosen when the job is planned.
     name = job.get("algorithm") if job["pattern"] == "allreduce" else None
     algorithm = f" ({name})" if name else ""
-    return f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}; {sending}"
+    return (
+        f"{job['pattern']}{algorithm}, {job['ranks']} ranks, {length}{staggered}{where}; {sending}"
+    )
 
 
 def _sending(transport: dict[str, Any]) -> str:
