@@ -45,6 +45,11 @@ OF_PROBES = (
     "uplink_mmr",
 )
 OF_JOBS = (
+    "ttft_p50",
+    "ttft_p99",
+    "itl_p99",
+    "request_goodput",
+    "slowdown_p99",
     "busbw",
     "goodput",
     "time_to_fairness",
@@ -67,7 +72,7 @@ OF_PROGRAMS = (
     "tcp_goodput",
 )
 
-COMPARED = ("busbw", "goodput", "iteration_time")
+COMPARED = ("ttft_p99", "slowdown_p99", "busbw", "goodput", "iteration_time")
 """Phases are compared by the first of these that two of them have."""
 
 _ALIKE = 0.01
@@ -268,8 +273,7 @@ def _difference(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> str:
         return ""
     first = next(phase for phase in phases if _median(phase, kpi) is not None)
     before, after = _median(first, kpi) or 0.0, _median(worst, kpi) or 0.0
-    title = KPIS[kpi].title.lower()
-    began = f"{title} {format_kpi(kpi, before)} in {first.label}"
+    began = f"{_in_text(kpi)} {format_kpi(kpi, before)} in {first.label}"
     if not before or abs(after / before - 1) < _ALIKE:
         others = [phase for phase in phases if _median(phase, kpi) is not None and phase != first]
         alike = all(_is_like(phase, first, kpi) for phase in others)
@@ -279,12 +283,18 @@ def _difference(phases: Sequence[_MeasuredPhase], worst: _MeasuredPhase) -> str:
     return f"{began}, {ended} ({change(after / before - 1)})"
 
 
+def _in_text(kpi: str) -> str:
+    """The title of a KPI within a sentence."""
+    title = KPIS[kpi].title
+    return title if title[:2].isupper() else title.lower()
+
+
 def _reached(phase: _MeasuredPhase) -> str:
     kpi = next((kpi for kpi in COMPARED if _median(phase, kpi) is not None), None)
     if kpi is None:
         return ""
     where = f" in {phase.place}" if phase.name else ""
-    return f"{KPIS[kpi].title.lower()} {format_kpi(kpi, _median(phase, kpi))}{where}"
+    return f"{_in_text(kpi)} {format_kpi(kpi, _median(phase, kpi))}{where}"
 
 
 def _fair(phase: _MeasuredPhase) -> str:

@@ -17,7 +17,10 @@ from rocelab.results.lossless import Lossless
 LEAST_MMR = 1.2
 """A busiest link that has less over the mean of its tier holds nothing up."""
 
-_FIRST = ("iteration_time", "busbw", "jct_ratio", "goodput", "sender_goodput")
+_FIRST = (
+    *("ttft_p50", "ttft_p99", "itl_p99"),
+    *("iteration_time", "busbw", "jct_ratio", "goodput", "sender_goodput"),
+)
 """The headlines that a card has, in this order."""
 
 
