@@ -40,7 +40,7 @@ ADDITIONS = {
         names_of(SCHEMES.values()),
         {
             "cli/main.py",  # the command `te`
-            "sim/simulate.py",  # `spray` stands for every path there
+            "sim/usable.py",  # `spray` stands for every path there
         },
     ),
     "a fabric kind": (
