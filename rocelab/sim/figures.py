@@ -172,7 +172,7 @@ def _job(
         payload_bytes=int(compiled.payload_bytes[transfers].sum()),
         headlines=_headlines(
             job,
-            _ordinary(workload, seconds),
+            seconds if job.collective is not None else _ordinary(workload, seconds),
             roofline_ns,
             _latency_s(simulation, outcome, tasks) * NS,
             [*latencies_of(simulation, outcome, number, seconds), *served_headlines(served)],
@@ -229,7 +229,8 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
     """
     workload, places = simulation.stepped[number], simulation.places[number]
     hosts = simulation.rank_hosts(places)
-    if not workload.is_alike:
+    is_collective = simulation.jobs[number].collective is not None
+    if not (is_collective or workload.is_alike):
         return shortest_iteration_s(workload, simulation.nics_bps(places), hosts)
     compiled = simulation.compiled
     nics_bps = simulation.nics_bps(np.arange(simulation.network.nics, dtype=np.int32))
@@ -245,7 +246,6 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
         for end in ends
     )
     iterations = 1 + max(step.iteration for step in workload.steps)
-    is_collective = simulation.jobs[number].collective is not None
     chain_s = 0.0 if is_collective else roofline_s(workload, simulation.nics_bps(places), hosts)
     return max(busiest_s, chain_s) / iterations
 
