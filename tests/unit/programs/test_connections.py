@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -66,6 +67,31 @@ def end(acked: int, silent_ms: int, *, waits: bool) -> ConnectionEnd:
         rtt_us=100,
         min_rtt_us=50,
     )
+
+
+@pytest.mark.parametrize(
+    ("unacked", "unsent", "waits"), [(0, 0, False), (1, 0, True), (0, 1, True)]
+)
+def test_an_end_waits_for_what_it_sent_and_for_what_it_has_yet_to_send(
+    unacked: int, unsent: int, waits: bool
+) -> None:
+    one = replace(end(0, 0, waits=False), unacked_segments=unacked, unsent_bytes=unsent)
+    assert one.waits == waits
+
+
+@pytest.mark.parametrize(
+    ("acked", "sent", "resent", "delivered"),
+    [
+        (1002, 1000, 0, 1000),  # with SYN and FIN
+        (1001, 1300, 300, 1000),
+        (501, 1300, 300, 501),  # no FIN is acknowledged, and the SYN may be counted
+    ],
+)
+def test_what_was_delivered_is_payload_that_was_sent_once(
+    acked: int, sent: int, resent: int, delivered: int
+) -> None:
+    one = replace(end(acked, 0, waits=False), sent_bytes=sent, resent_bytes=resent)
+    assert one.delivered_bytes == delivered
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,30 @@ def test_a_server_outside_of_the_network_is_refused(fabric: Fabric) -> None:
         plan_programs(fabric.network("backend"), ["srv1-1", "sto1"], ["x"])
 
 
+def test_ranks_of_a_server_follow_each_other_by_the_names_of_all_launchers(fabric: Fabric) -> None:
+    programs = plan_programs(fabric, ["srv2-1", "srv1-1", "srv1-2"], ["x"], per_server=2)
+    names = ["srv2-1/0", "srv2-1/1", "srv1-1/0", "srv1-1/1", "srv1-2/0", "srv1-2/1"]
+    assert [program.name for program in programs] == names
+    variables = programs[3].variables
+    for value, group in {
+        "3": ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"),
+        "6": ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"),
+        "1": ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "GROUP_RANK"),
+        "2": ("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    }.items():
+        assert {variables[name] for name in group} == {value}
+    group_ranks = [program.variables["GROUP_RANK"] for program in programs]
+    assert group_ranks == [program.variables["SLURM_NODEID"] for program in programs]
+    assert group_ranks == [*"001122"]
+    assert variables["GROUP_WORLD_SIZE"] == variables["SLURM_NNODES"] == "3"
+
+
+def test_a_variable_of_the_user_renames_no_program(fabric: Fabric) -> None:
+    changed = {"LOCAL_WORLD_SIZE": "1"}
+    programs = plan_programs(fabric, ["srv1-1"], ["x"], per_server=2, environment=changed)
+    assert [program.name for program in programs] == ["srv1-1/0", "srv1-1/1"]
+
+
 def test_a_variable_of_the_user_goes_before_those_of_the_run(fabric: Fabric) -> None:
     (program,) = plan_programs(fabric, ["srv1-1"], ["x"], environment={"MASTER_PORT": "1"})
     assert program.variables["MASTER_PORT"] == "1"
