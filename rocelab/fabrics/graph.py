@@ -27,7 +27,15 @@ from rocelab.base.models import SHORT_FORM, SpecModel
 from rocelab.base.units import DurationNs, RateBps
 from rocelab.base.wording import KeyPath, RefusedError, shown
 from rocelab.fabrics.asns import RESERVED
-from rocelab.fabrics.layout import Attachment, Cable, CableSettings, Layout, Site, ports_of
+from rocelab.fabrics.layout import (
+    MOST_PORTS,
+    Attachment,
+    Cable,
+    CableSettings,
+    Layout,
+    Site,
+    ports_of,
+)
 from rocelab.fabrics.roles import SHIPPED, TOP_TIER, Role
 
 MIN_RATE = 10**6
@@ -233,7 +241,12 @@ class LinkSpec(WiringSpec):
     b: Annotated[End, Field(description="the other end")]
     nic: Annotated[
         int | None,
-        Field(ge=1, le=64, description="the server's NIC of which this is a port, if it has two"),
+        Field(
+            ge=1,
+            le=64,
+            description="the server's NIC of which this is a port, if it has several, which "
+            "share one address",
+        ),
     ] = None
     addresses: Annotated[
         tuple[Annotated[tuple[Interface, Interface], Field(strict=False)], ...],
@@ -329,17 +342,19 @@ def wired(
     for server, by_number in nics.items():
         for number, ends in by_number.items():
             switches = tuple(name for name, _ in ends)
-            if len(switches) > 2 or len(set(switches)) < len(switches):
+            if len(switches) > MOST_PORTS or len(set(switches)) < len(switches):
                 raise RefusedError(
                     f"NIC {number} of {server} has {len(switches)} ports on "
-                    f"{', '.join(switches)}; a NIC is on one switch or two",
+                    f"{', '.join(switches)}; the ports of a NIC are on as many switches, "
+                    f"{MOST_PORTS} at most",
                     "leave nic out, or number the NICs",
                     keys=(path,),
                 )
-            if len(switches) == 2 and any(wiring.addresses for _, wiring in ends):
+            if len(switches) > 1 and any(wiring.addresses for _, wiring in ends):
                 raise RefusedError(
-                    f"NIC {number} of {server} has two ports and addresses of its links",
-                    "two ports share one address, which comes from addresses.servers",
+                    f"NIC {number} of {server} has {len(switches)} ports and addresses of its "
+                    "links",
+                    "its ports share one address, which comes from addresses.servers",
                     keys=(path,),
                 )
             attachments.append(Attachment(server, switches, tuple(wiring for _, wiring in ends)))

@@ -1,8 +1,8 @@
 """The blocks of addresses that NICs and their switches take, and the size of a fabric.
 
-A home is a switch of the lowest tier with the NICs below it, or two switches that share two-port
-NICs. `homes_of` assigns the blocks of a layout. `Counts` says how large a fabric is, from its keys
-in microseconds for 32,256 GPUs, or from its layout.
+A home is a switch of the lowest tier with the NICs below it, or several switches that share NICs
+with a port on each. `homes_of` assigns the blocks of a layout. `Counts` says how large a fabric
+is, from its keys in microseconds for 32,256 GPUs, or from its layout.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ IPV4_END = 2**32
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A switch of the lowest tier, or two that share two-port NICs, with its block of addresses."""
+    """A switch of the lowest tier, or several that share NICs with a port on each, with its block
+    of addresses."""
 
     switches: tuple[str, ...]
     nics: tuple[int, ...]
     """The NICs below it, by index in the layout. The i-th has the address start + i x step: the
-    first address of its link, or the one that its two ports share."""
+    first address of its link, or the one that its ports share."""
     start: int
     size: int
 
     @property
     def is_dual(self) -> bool:
-        return len(self.switches) == 2
+        return len(self.switches) > 1
 
     @property
     def step(self) -> int:
@@ -47,7 +48,7 @@ def homes_of(layout: Layout, space: AddressSpace, numbered: Set[int] = frozenset
         nics = [nic for nic in below if nic not in numbered]
         if below and not nics:
             continue
-        size = _home_size(len(nics), is_dual=len(switches) == 2)
+        size = _home_size(len(nics), is_dual=len(switches) > 1)
         homes.append(Home(switches, tuple(nics), space.take(size), size))
     return homes
 
@@ -90,8 +91,8 @@ def _home_size(nics: int, *, is_dual: bool) -> int:
 
 
 def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
-    """The NICs, by index in the layout, below each switch of the lowest tier; two switches that
-    share two-port NICs are one home."""
+    """The NICs, by index in the layout, below each switch of the lowest tier; switches that share
+    NICs with several ports are one home."""
     shared = {
         name: attachment.switches
         for attachment in layout.attachments

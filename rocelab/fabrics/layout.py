@@ -53,9 +53,14 @@ class CableSettings:
 USUAL = CableSettings()
 
 
+MOST_PORTS = 8
+"""Of a NIC."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A server's next NIC: its ports, each on a switch of the lowest tier."""
+    """A server's next NIC: its ports, each on a switch of the lowest tier of its own. Those of
+    several NICs with one address are ports of one."""
 
     server: str
     switches: tuple[str, ...]

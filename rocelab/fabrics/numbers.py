@@ -29,8 +29,8 @@ Ends = tuple[str, str]
 class Prefix:
     """A prefix and the switches that announce it.
 
-    `per_port` marks the prefix of a two-port NIC: each switch announces it while it has carrier to
-    the NIC.
+    `per_port` marks the prefix of a NIC with several ports: each switch announces it while it has
+    carrier to the NIC.
     """
 
     prefix: str

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rocelab.fabrics.layout import Layout, Site, interface_name
+from rocelab.fabrics.layout import MOST_PORTS, Layout, Site, interface_name
 from rocelab.fabrics.roles import Role
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -63,9 +63,9 @@ def _nic_problems(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
         server = sites.get(nic.server)
         if server is None or server.role is not Role.SERVER:
             yield f"a NIC is in {nic.server}, which is no server"
-        if not 1 <= len(nic.switches) == len(set(nic.switches)) <= 2:
+        if not 1 <= len(nic.switches) == len(set(nic.switches)) <= MOST_PORTS:
             places = ", ".join(nic.switches) or "no switch"
-            yield f"a NIC of {nic.server} is on {places}, not on one switch or two"
+            yield f"a NIC of {nic.server} is on {places}, not on 1 to {MOST_PORTS} switches"
         for name in nic.switches:
             switch = sites.get(name)
             if switch is None or switch.role.tier != 1:

@@ -231,7 +231,7 @@ class DirectedLink:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A server's NIC, `number` from 1: one address, and one link or, with two ports, two."""
+    """A server's NIC, `number` from 1: one address, and a link for each of its ports."""
 
     server: str
     number: int

@@ -104,6 +104,9 @@ def port_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
     has_ipv6 = Family.IPV6 in fabric.spec.addresses.families
     if not node.is_switch:
         ports = {**SERVER_PORTS, **_IPV6_SERVER_PORTS} if has_ipv6 else {**SERVER_PORTS}
+        if _has_ports_of_one_address(fabric, node):
+            # What it sends by the kernel leaves by those of its ports that have carrier.
+            ports[_LINKDOWN] = "1"
         return ports | _BRIDGED_PORTS if fabric.tenants else ports
     # A port without carrier gets no packets even before zebra reacts, as in a real switch.
     ports = {**SERVER_PORTS, _FORWARDING: "1", _LINKDOWN: "1"}
@@ -127,6 +130,12 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
             settings |= _conf(ports, _KEEPING, "default") | _conf(ports, _MODE, "default")
             settings |= _conf(ports, _IPV6_LINKDOWN, "all", "default")
         settings |= _conf(ports, _ACCEPT_DAD, "default") | _conf(ports, _SOLICITATIONS, "default")
+    if not node.is_switch:
+        # What a connection learned about a path is not for the next one: runs do not differ by it.
+        settings["ipv4/tcp_no_metrics_save"] = "1"
+        if _has_ports_of_one_address(fabric, node):
+            settings |= {HASH_POLICY: str(POLICY_NUMBER[HashPolicy.L4])}
+            settings |= _conf(ports, _LINKDOWN, "all", "default")
     if node.is_switch:
         settings |= {
             "ipv4/ip_forward": "1",
@@ -150,6 +159,10 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
         if node.hash_seed:
             settings[HASH_SEED] = str(node.hash_seed)
     return settings
+
+
+def _has_ports_of_one_address(fabric: Fabric, node: Node) -> bool:
+    return any(len(nic.links) > 1 for nic in fabric.nics(node.name))
 
 
 def _conf(ports: Mapping[str, str], setting: str, *where: str) -> dict[str, str]:

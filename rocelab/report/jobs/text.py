@@ -63,7 +63,10 @@ def job_text(job: dict[str, Any]) -> str:
 
 def _sending(transport: dict[str, Any]) -> str:
     if transport.get("kind") == "tcp":
-        return f"TCP ({transport['congestion_control']}), DSCP {transport['dscp']}"
+        control = transport.get("congestion_control") or "cubic"
+        number = transport.get("connections")
+        lines = f", {counted(number, 'connection')} from rank to rank" if number else ""
+        return f"TCP ({control}){lines}, DSCP {transport['dscp']}"
     return (
         f"DCQCN {transport['dcqcn']}, ECN {transport['ecn']}, DSCP {transport['dscp']} "
         f"(ACKs {transport['ack_dscp']}, CNPs {transport['cnp_dscp']}), "

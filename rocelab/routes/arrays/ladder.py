@@ -97,6 +97,8 @@ class Ladder:
         homes = self.network.home_leaves
         if homes.shape[1] == 1:
             return None
+        if homes.shape[1] > 2:
+            return "a NIC has more than two ports"
         first, second = homes[homes[:, 1] != NONE].T
         lowest, highest = self.above(first)
         lowest_of_second, _ = self.above(second)

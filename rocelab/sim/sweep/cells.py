@@ -156,7 +156,9 @@ def _flows(job: Mapping[str, Any], ranks: int) -> int:
     """The approximate number of a job's flows: those of a ring, or of all pairs."""
     pattern = (job["collective"] or {}).get("pattern")
     peers = ranks - 1 if pattern and kind_of(Pattern(pattern)).is_exchange else 1
-    return int(ranks * peers * job["transport"]["qps"])
+    return int(
+        ranks * peers * (job["transport"].get("qps") or job["transport"].get("connections") or 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)

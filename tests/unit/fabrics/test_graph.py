@@ -367,7 +367,7 @@ def test_two_links_of_a_nic_are_ports_that_share_its_address() -> None:
         ({"b": "leaf1:h2"}, "NIC 1 of srv1 has 2 ports on leaf1, leaf1"),
         (
             {"b": "leaf2:h2", "addresses": ["10.0.0.0/31", "10.0.0.1/31"]},
-            "NIC 1 of srv1 has two ports and addresses of its links",
+            "NIC 1 of srv1 has 2 ports and addresses of its links",
         ),
         ({"a": "leaf1:h9", "b": "leaf2:h2"}, "has a nic and joins two switches"),
     ],

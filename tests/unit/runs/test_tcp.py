@@ -8,6 +8,7 @@ import pytest
 from rocelab.base.documents import to_json
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.report.job import job_document
+from rocelab.report.jobs.text import job_text
 from rocelab.report.renderers.markdown import markdown_of as markdown
 from rocelab.report.renderers.page import html
 from rocelab.results.job import JobReport, from_json
@@ -135,3 +136,9 @@ def test_a_job_of_queue_pairs_beside_one_of_tcp_keeps_its_checks() -> None:
     assert first.transport is not None
     assert first.tcp is None
     assert second.tcp is not None
+
+
+def test_a_job_of_tcp_in_words_has_no_queue_pairs() -> None:
+    job = sample.allreduce(transport=TCP | {"connections": 2}).job
+    text = job_text(job.model_dump(mode="json", exclude_none=True))
+    assert text.endswith("TCP (cubic), 2 connections from rank to rank, DSCP 0")
