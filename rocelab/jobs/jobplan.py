@@ -460,11 +460,11 @@ def _of_workload(
     block = job.workload
     assert block is not None
     read = block.read(no_progress)
-    own = _own_places(fabric, job, job.ranks if read is None else read.ranks, beside)
+    nics = _own_places(fabric, job, job.ranks if read is None else read.ranks, beside)
     if job.ranks is None:
-        block = block.placed(len(own))
+        block = block.placed(len(nics))
     groups = _endpoints(fabric, job)
-    places = (*own, *(nic for group in groups for nic in group))
+    places = (*nics, *(nic for group in groups for nic in group))
     if len(set(places)) < len(places):
         raise InputError(
             "a NIC is two ranks of the job: its own and storage or a reader, or both of these",
