@@ -45,6 +45,10 @@ class ServedBy:
     """As many of the requests that arrive in a second; None if all arrive at once."""
     latencies: tuple[Latency, ...]
     """`ttft`, its parts `queue`, `prefill`, `transfer` and `first`, `itl` and `e2e`."""
+    ttft_ns: tuple[float | None, ...] = ()
+    """What 0, 1, 2, ... 100% of requests do not exceed, None for never."""
+    itl_ns: tuple[float | None, ...] = ()
+    """The same, of requests with several tokens."""
 
     def latency(self, name: str) -> Latency:
         """The figure of that name. Raises KeyError."""

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rocelab.base.quantities import Unit, bandwidth, duration, share
 from rocelab.base.wording import counted
 from rocelab.jobs.served import Carried, Latency, Served
-from rocelab.report.document import Block, Cell, Column, Items, Note, Row, Table, columns
+from rocelab.report.document import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Items,
+    Note,
+    Row,
+    Table,
+    columns,
+)
+from rocelab.report.servedplots import served_plot
 
 GB = 1e9
 
@@ -31,7 +44,14 @@ def served_blocks(served: Served, which: str = "") -> tuple[Block, ...]:
         ),
         sortable=False,
     )
-    return (Note(_load(served)), latencies, Note(_goodput(served)), Items(_left_out(served)))
+    curves = Figure("requests", partial(served_plot, served))
+    return (
+        Note(_load(served)),
+        latencies,
+        curves,
+        Note(_goodput(served)),
+        Items(_left_out(served)),
+    )
 
 
 def served_clause(served: Served) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +66,8 @@ def served_by(
             _latency("itl", "ITL", itl[several]),
             _latency("e2e", "end to end", whole),
         ),
+        _curve(ttft),
+        _curve(itl[several]),
     )
 
 
@@ -74,11 +75,26 @@ def _rate(requests: Requests, rejected: int) -> float | None:
     return (len(requests) + rejected) / requests.lasts_s if requests.lasts_s else None
 
 
+def _curve(seconds: Floats) -> tuple[float | None, ...]:
+    if not len(seconds):
+        return ()
+    shares = np.linspace(0, 1, 101)
+    return _times(np.quantile(_or_never(seconds), shares, method="inverted_cdf"))
+
+
 def _latency(name: str, title: str, seconds: Floats) -> Latency:
     """Figures of the requests; those that are never answered count as the longest."""
     if not len(seconds):
         return Latency(name, title, None, None, None, None, None)
-    seconds = np.where(np.isnan(seconds), np.inf, seconds)
-    quantiles: Sequence[float] = np.quantile(seconds, SHARES, method="inverted_cdf").tolist()
-    values = [float(seconds.mean()), *quantiles]
-    return Latency(name, title, *(value * NS if np.isfinite(value) else None for value in values))
+    seconds = _or_never(seconds)
+    quantiles = np.quantile(seconds, SHARES, method="inverted_cdf")
+    return Latency(name, title, *_times(np.append(seconds.mean(), quantiles)))
+
+
+def _or_never(seconds: Floats) -> Floats:
+    return np.where(np.isnan(seconds), np.inf, seconds)
+
+
+def _times(seconds: Floats) -> tuple[float | None, ...]:
+    values: list[float] = seconds.tolist()
+    return tuple(value * NS if np.isfinite(value) else None for value in values)

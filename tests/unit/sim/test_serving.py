@@ -14,6 +14,7 @@ from rocelab.jobs.served import Carried, Served
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.report.renderers.page import html
+from rocelab.report.servedplots import served_plot
 from rocelab.report.simulation.document import simulation_document
 from rocelab.results.engines import Engine
 from rocelab.results.simulation import SimulationReport, from_json
@@ -71,6 +72,20 @@ def test_a_report_reads_back_and_its_page_says_what_requests_feel() -> None:
     assert served_of(again) == served_of(report)
     page = html(simulation_document(report))
     assert "What requests feel" in page and "Goodput, with TTFT of at most 100 ms: 100%" in page
+
+
+def test_the_plot_has_a_line_for_each_network_and_none_where_none_is_answered() -> None:
+    served = served_of(report_of())
+    figure = served_plot(served)
+    assert figure is not None
+    assert [len(axis.lines) for axis in figure.axes] == [3, 3]
+    carried = served.by(Carried.CARRIED)
+    assert (carried.ttft_ns[50], carried.ttft_ns[99]) == (
+        carried.latency("ttft").p50_ns,
+        carried.latency("ttft").p99_ns,
+    )
+    silent = replace(carried, answered=0)
+    assert served_plot(replace(served, by_network=(silent, *served.by_network[1:]))) is None
 
 
 def test_headlines_are_those_of_the_requests() -> None:
