@@ -17,7 +17,7 @@ from rocelab.agent.program import MAX_ID
 from rocelab.base.errors import InputError
 from rocelab.base.family import Family
 from rocelab.base.progress import no_progress
-from rocelab.base.wording import listed, name_hint, shown
+from rocelab.base.wording import listed
 from rocelab.hosts.model import HostModel
 from rocelab.jobs.collectives import IterationEnd, Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
@@ -25,15 +25,14 @@ from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
 from rocelab.jobs.job_spec import LabJob, SimulatedJob
 from rocelab.jobs.labhosts import LabHosts, lab_hosts, workload_hosts
+from rocelab.jobs.labplaces import endpoints_of, job_place, own_places
 from rocelab.jobs.labschedule import SIMULATED, LabSchedule, lab_schedule
 from rocelab.jobs.patterns.base import Algorithm, Send
 from rocelab.jobs.performance import roofline_ns, wire_overhead_bytes
 from rocelab.jobs.placement import (
     NicRef,
-    Placement,
     group_size,
     nic_of,
-    nics_of_servers,
     place,
 )
 from rocelab.jobs.sport import base_port, source_port
@@ -335,7 +334,7 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[LabJob]) -> tuple[JobPlan, ...]:
     _check_together(fabric, jobs)
     for job in jobs:
         part = fabric.network(job.network)
-        for group in _endpoints(part, job):
+        for group in endpoints_of(part, job):
             taken[part.network_name].update(group)
     for which, job in enumerate(jobs, 1):
         try:
@@ -351,7 +350,7 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[LabJob]) -> tuple[JobPlan, ...]:
         used.connection += len(plans[-1].tcp_paths)
         taken[name].update(plans[-1].places)
         if not isinstance(job, JobSpec):
-            of_endpoints = sum(map(len, _endpoints(part, job)))
+            of_endpoints = sum(map(len, endpoints_of(part, job)))
             of_job[job.name] = plans[-1].places[: plans[-1].ranks - of_endpoints]
     return tuple(plans)
 
@@ -377,18 +376,6 @@ class _Beside:
     """NICs of other jobs, and those that jobs share as endpoints."""
     of_job: Mapping[str, tuple[NicRef, ...]]
     """The NICs of each named job."""
-
-
-def _endpoints(fabric: Fabric, job: LabJob) -> tuple[tuple[NicRef, ...], ...]:
-    """The NICs of the servers that a job's workload names. Raises InputError."""
-    if isinstance(job, JobSpec) or job.workload is None:
-        return ()
-    if job.workload.endpoint_rate is not None:
-        raise InputError(
-            f"job {job.name}: storage_rate: a lab's NICs receive at the rate of their links",
-            hint="leave it out, or give the links of storage servers that rate",
-        )
-    return tuple(nics_of_servers(fabric, names) for names in job.workload.endpoints)
 
 
 def _check_together(fabric: Fabric, jobs: Sequence[LabJob]) -> None:
@@ -460,10 +447,12 @@ def _of_workload(
     block = job.workload
     assert block is not None
     read = block.read(no_progress)
-    nics = _own_places(fabric, job, job.ranks if read is None else read.ranks, beside)
+    nics = own_places(
+        fabric, job, job.ranks if read is None else read.ranks, beside.taken, beside.of_job
+    )
     if job.ranks is None:
         block = block.placed(len(nics))
-    groups = _endpoints(fabric, job)
+    groups = endpoints_of(fabric, job)
     places = (*nics, *(nic for group in groups for nic in group))
     if len(set(places)) < len(places):
         raise InputError(
@@ -474,7 +463,7 @@ def _of_workload(
     hosts = None if is_tcp else workload_hosts(fabric, job.host_model, places)
     block = block.on_hosts(None if hosts is None else hosts.ranks)
     job = job.model_copy(update={job.kind: block})
-    where = _job_place(fabric, job, places, [len(group) for group in groups], hosts)
+    where = job_place(fabric, job, places, [len(group) for group in groups], hosts)
     if block.elsewhere(where.servers[: where.own]) is not None:
         raise InputError(
             "it sends in another network too, and on a lab a job is in one",
@@ -513,48 +502,6 @@ def _wired(
         paths = paths_between(fabric, job.transport, places, pairs, used.connection, used.listening)
         return (), paths
     return _queue_pairs(fabric, job, places, pairs, used.queue_pair, beside.created), ()
-
-
-def _own_places(
-    fabric: Fabric, job: SimulatedJob, ranks: int | None, beside: _Beside
-) -> tuple[NicRef, ...]:
-    """The NICs of a job's own ranks: those of the job that it is beside, those that are listed, or
-    what other jobs leave."""
-    other = None if job.workload is None else job.workload.beside
-    if other is not None:
-        if other not in beside.of_job:
-            raise InputError(
-                f"it is of job {shown(other)}, and no job of that name stands before it",
-                hint=name_hint(other, beside.of_job),
-            )
-        return beside.of_job[other]
-    if ranks is None:
-        nics = (NicRef(s.name, nic.number) for s in fabric.servers for nic in fabric.nics(s.name))
-        free = sum(nic not in beside.taken for nic in nics)
-        ranks = free if isinstance(job.placement, Placement) else len(job.placement)
-    return place(fabric, ranks, job.placement, job.seed, beside.taken)
-
-
-def _job_place(
-    fabric: Fabric,
-    job: SimulatedJob,
-    places: Sequence[NicRef],
-    groups: Sequence[int],
-    hosts: LabHosts | None,
-) -> JobPlace:
-    """groups: how many of the last places are each group of endpoints."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(p.server for p in places))}
-    rates = [sum(link.rate_bps for link in nic_of(fabric, place).links) for place in places]
-    ranks = np.arange(len(places) - sum(groups), len(places), dtype=np.int32)
-    return JobPlace(
-        job.name,
-        np.array([numbers[place.server] for place in places], np.int32),
-        np.array(rates, np.float64),
-        job.iterations,
-        job.seed,
-        None if hosts is None else hosts.ranks,
-        tuple(np.split(ranks, np.cumsum(groups)[:-1])) if groups else (),
-    )
 
 
 def _check_transport(job: LabJob) -> None:
