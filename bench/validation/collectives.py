@@ -206,7 +206,7 @@ def tallies(points: Mapping[str, Sequence[Sequence[Row]]]) -> list[dict[str, Any
     """How many figures are predicted, met, and off by 2: of each table, of those whose hosts were
     fitted to other figures, and of those with a type of server that ships."""
     predicted = {
-        name: [each for each in rows if each["kind"] == "predicted"]
+        name: [figure for figure in rows if figure["kind"] == "predicted"]
         for name, (rows,) in points.items()
     }
     fitted = [name for name in predicted if name == "deep-ep" or TABLES.get(name, {}).get("fits")]
@@ -215,15 +215,18 @@ def tallies(points: Mapping[str, Sequence[Sequence[Row]]]) -> list[dict[str, Any
         "**a type of server as it ships**": [name for name in predicted if name not in fitted],
     }
     groups = {name: rows for name, rows in predicted.items() if rows} | {
-        title: [each for name in names for each in predicted[name]] for title, names in sums.items()
+        title: [figure for name in names for figure in predicted[name]]
+        for title, names in sums.items()
     }
     return [
         {
             "name": name,
             "predicted": len(rows),
-            "met": sum(each["met"] for each in rows),
-            "off": sum(each["off"] for each in rows),
-            "worst": max((each["ratio"] for each in rows), key=lambda ratio: max(ratio, 1 / ratio)),
+            "met": sum(figure["met"] for figure in rows),
+            "off": sum(figure["off"] for figure in rows),
+            "worst": max(
+                (figure["ratio"] for figure in rows), key=lambda ratio: max(ratio, 1 / ratio)
+            ),
         }
         for name, rows in groups.items()
     ]
