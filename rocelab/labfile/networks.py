@@ -62,23 +62,24 @@ class NetworkSpec(LabSpec):
     place: NetworkPlace
 
     def kind_layout(self) -> Layout:
-        """The layout of its kind, with the names that nodes have in the lab. Raises RefusedError
-        for servers that are not those of the first network."""
+        """The layout of its kind, with the names that nodes have in the lab: the first servers are
+        those of the first network, and others its own. Raises RefusedError for fewer servers."""
         layout = super().kind_layout()
         if self.place.number == 0 or not self.fabric.is_regular:
             return layout
         servers = [site.name for site in layout.sites if not site.role.is_switch]
-        if servers and len(servers) != self.place.alike:
+        if servers and len(servers) < self.place.alike:
             raise RefusedError(
                 f"network {self.place.network} has {len(servers):,} servers, and the first network "
                 f"{self.place.alike:,}",
-                "the servers of a regular fabric are those of the first network, in their order: "
-                "give it as many, add others by overrides, or draw it with kind: graph",
+                "the first servers of a regular fabric are those of the first network, in their "
+                "order: give it as many or more, or draw it with kind: graph",
                 keys=(("fabric",),),
             )
-        names = dict(zip(servers, self.place.servers, strict=False))
+        shared = self.place.servers[: self.place.alike]
+        names = dict(zip(servers, shared, strict=False))
         for site in layout.sites:
-            if site.role.is_switch:
+            if site.name not in names:
                 names[site.name] = f"{self.place.network}-{site.name}"
                 check_name(names[site.name], ("fabric",))
         return _renamed(layout, names)

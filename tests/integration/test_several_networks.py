@@ -19,6 +19,7 @@ from rocelab.faults.injector import Injector
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.kinds.pause_storm import PauseStormSpec
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job_spec import SimulatedJob
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.labfile.catalog import find_lab
@@ -172,6 +173,26 @@ def test_a_broken_cable_of_the_front_end_disturbs_no_job_of_the_back_end(lab: Ru
     assert {"fsw1", "fsw2", "sto1"} <= front
     assert not {name for name in back if name.startswith(("fsw", "sto"))}
     assert not {name for name in front if name.startswith(("rtsw", "ctsw"))}
+
+
+def test_a_checkpoint_is_delivered_to_the_storage_servers_and_read_back(lab: RunningLab) -> None:
+    """Every writer's bytes arrive at both, and no faster than their NICs take them."""
+    store = {"size": "64KB", "storage": ["sto*"]}
+    save = {"name": "save", "network": "frontend", "iterations": 2, "checkpoint": store}
+    load = {"name": "load", "network": "frontend", "restore": {**store, "of": "save"}}
+    jobs = [SimulatedJob.model_validate(block) for block in (save, load)]
+    saved, loaded = measured(
+        lambda: run_jobs(lab, jobs).reports, lambda reports: reports[0].problems
+    )
+    assert not saved.errors and not loaded.errors
+    got = {rank.nic: rank.delivered_bytes for rank in saved.ranks if rank.delivered_bytes}
+    runs = jobs[0].iterations + jobs[0].warmup_iterations
+    assert got == dict.fromkeys(("sto1:1", "sto2:1"), runs * 4 * 32_000)
+    assert {rank.nic for rank in loaded.ranks if rank.delivered_bytes} == {
+        f"{name}:1" for name in ("srv1-1", "srv1-2", "srv2-1", "srv2-2")
+    }
+    least_ns = 4 * 32_000 * 8 / 200
+    assert all(times.modelled_ns > least_ns for times in saved.iterations)
 
 
 def test_a_fault_of_lossless_classes_is_of_the_network_that_has_them(lab: RunningLab) -> None:
