@@ -38,7 +38,7 @@ from tests.helpers.replay_page import LIMIT_S, Opener
 from tests.helpers.report_sample import LINK, MS, lab, repeat, result
 from tests.helpers.textboxes import cut, overlapping, text_boxes
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = [pytest.mark.side_by_side, pytest.mark.usefixtures("drawn")]
 
 SCREENS = [(1400, "light"), (800, "dark")]
 MOSTLY_NARROW = [pytest.param(*SCREENS[0], marks=pytest.mark.long), SCREENS[1]]
@@ -368,7 +368,8 @@ def jobs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     run = replace(idle, jobs=replace(idle.jobs, reports=(timed,)))
     page = tmp_path_factory.mktemp("jobs") / "report.html"
-    page.write_text(html(drill_document(replace(drill, repeats=((run, shared),)))))
+    with with_drawings():
+        page.write_text(html(drill_document(replace(drill, repeats=((run, shared),)))))
     return page
 
 
