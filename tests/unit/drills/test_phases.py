@@ -491,6 +491,19 @@ def test_pauses_of_an_incast_begin_at_the_switch_of_a_receiver_of_any_job(
     assert [figures["incast_share"] for figures in job_figures(reports)] == [share, share]
 
 
+def test_what_receives_in_another_network_is_no_incast_of_this_one() -> None:
+    """Its servers may not even be in this network."""
+    lossless = Lossless((3,), (), (), 0, 10**6, None, None, None, (), is_alive=True)
+    place = {"network": "frontend", "number": 1, "servers": [], "alike": len(idle().fabric.servers)}
+    here = replace(idle(), lossless=lossless)
+    stored = RankFigures(0, "sto1:1", None, 0, 0, 4096)
+    there = replace(idle(), lab={**here.lab, "place": place}, ranks=(stored,))
+    assert (here.network_name, there.network_name) == (None, "frontend")
+    figures = job_figures([here, there])
+    assert "incast_share" in figures[0]
+    assert "incast_share" not in figures[1]
+
+
 def test_the_share_of_a_run_that_a_port_was_paused_leaves_out_what_came_after_it() -> None:
     elapsed_ns = idle().fidelity.elapsed_ns
     spans = tuple(
@@ -638,6 +651,6 @@ def test_jobs_of_a_drill_in_several_networks_say_theirs() -> None:
     (both,) = (phase for phase in drill.phases if len(phase.spec.jobs) == 2)
     jobs = [job.model_dump(mode="json", exclude_none=True) for job in both.spec.jobs]
     assert [job_text(job).partition(";")[0] for job in jobs] == [
-        "allreduce, 8 ranks, 2MB in backend",
+        "allreduce, 8 ranks, 1MB in backend",
         "alltoall, 6 ranks, 600KB in frontend",
     ]
