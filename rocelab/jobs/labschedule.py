@@ -19,7 +19,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted
 from rocelab.jobs.collectives import IterationEnd, Schedule
 from rocelab.jobs.patterns.base import Send
-from rocelab.jobs.workload import Counts, Sends, Step, Workload
+from rocelab.jobs.workload import Sends, Step, StepTiming, Workload
 
 MOST_SENDS = 2**15
 """Of an iteration: so many sends a run records one by one."""
@@ -51,15 +51,15 @@ class LabSchedule:
 
     def spans(self, ends_ns: Floats) -> tuple[Floats, Floats]:
         """When each of its iterations begins and ends, from when each step is over: from the end of
-        the one before, or the moment for which its steps wait (`Counts.BEFORE`)."""
+        the one before, or the moment for which its steps wait (`StepTiming.BEFORE`)."""
         ends = np.zeros(self.iterations)
         begins = np.zeros(self.iterations)
         for step, end_ns in zip(self.workload.steps, ends_ns.tolist(), strict=True):
-            if step.counts is Counts.WITHIN:
+            if step.counts is StepTiming.WITHIN:
                 ends[step.iteration] = max(ends[step.iteration], end_ns)
         begins[1:] = ends[:-1]
         for step, end_ns in zip(self.workload.steps, ends_ns.tolist(), strict=True):
-            if step.counts is Counts.BEFORE:
+            if step.counts is StepTiming.BEFORE:
                 begins[step.iteration] = end_ns
         return begins, ends
 

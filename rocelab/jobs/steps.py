@@ -12,7 +12,7 @@ import numpy as np
 
 from rocelab.base.arrays import Bools, Floats
 from rocelab.hosts.ranks import RankHosts
-from rocelab.jobs.workload import Counts, Dimension, Sends, Step, Workload
+from rocelab.jobs.workload import Dimension, Sends, Step, StepTiming, Workload
 
 
 class Steps:
@@ -91,7 +91,7 @@ def step_ends(
     ends: list[float] = []
     for step in workload.steps:
         start = max(ends[earlier] for earlier in step.after) if step.after else 0.0
-        compute_s = 0.0 if step.counts is Counts.BEFORE else step.compute_s
+        compute_s = 0.0 if step.counts is StepTiming.BEFORE else step.compute_s
         ends.append(start + compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts))
     return ends
 
@@ -117,9 +117,9 @@ def shortest_iteration_s(
     for step in workload.steps:
         waits = [at for at in step.after if workload.steps[at].iteration == step.iteration]
         begin_s = max((ends_s[at] for at in waits), default=0.0)
-        compute_s = 0.0 if step.counts is Counts.BEFORE else step.compute_s
+        compute_s = 0.0 if step.counts is StepTiming.BEFORE else step.compute_s
         end_s = begin_s + compute_s + alone_s(step.sends, workload.ranks, nic_bps, hosts)
         ends_s.append(end_s)
-        if step.counts is Counts.WITHIN:
+        if step.counts is StepTiming.WITHIN:
             lengths_s[step.iteration] = max(lengths_s.get(step.iteration, 0.0), end_s)
     return min(lengths_s.values(), default=0.0)

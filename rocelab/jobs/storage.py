@@ -17,7 +17,7 @@ from rocelab.base import quantities
 from rocelab.base.arrays import Ints
 from rocelab.base.errors import InputError
 from rocelab.base.units import BANDWIDTH, BytesPerSecond, SizeBytes
-from rocelab.jobs.workload import Counts, Sends, Step
+from rocelab.jobs.workload import Sends, Step, StepTiming
 from rocelab.jobs.workloads import JobPlace, WorkloadRate, WorkloadSpec
 from rocelab.labfile.base import SECOND, Name
 
@@ -139,7 +139,7 @@ def storage_step(name: str, after: tuple[int, ...], sends: Sends, iteration: int
 
 def due_step(after: tuple[int, ...], every_ns: int, iteration: int) -> Step:
     """The wait for the moment of an iteration, after that of the one before."""
-    return Step("due", after, every_ns / 1e9, iteration=iteration, counts=Counts.BEFORE)
+    return Step("due", after, every_ns / 1e9, iteration=iteration, counts=StepTiming.BEFORE)
 
 
 def turned(sends: Sends) -> Sends:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocelab.jobs.workload import Counts, Dimension, Step
+from rocelab.jobs.workload import Dimension, Step, StepTiming
 
 COMPUTE = "computation"
 BUBBLE = "pipeline bubble"
@@ -24,7 +24,7 @@ def time_parts(
     """Seconds of an iteration by part. ends_s: when each step was over. computed_s: what a GPU
     computes in all; what the chain computes beyond it is the pipeline's bubble. begin_s: when the
     first iteration began."""
-    counted = [number for number, step in enumerate(steps) if step.counts is Counts.WITHIN]
+    counted = [number for number, step in enumerate(steps) if step.counts is StepTiming.WITHIN]
     numbers = [number for number in counted if steps[number].iteration == iteration]
     if not numbers:
         return {}

@@ -77,8 +77,8 @@ class TrainingJob(TrainingSpec):
     @property
     def checkpoint_bytes(self) -> int:
         """Of a whole checkpoint: the parameters in bf16 and the optimizer's state."""
-        given = None if self.checkpoint is None else self.checkpoint.size
-        return given or self.model.parameters * (BF16_BYTES + self.optimizer_bytes)
+        size = None if self.checkpoint is None else self.checkpoint.size
+        return size or self.model.parameters * (BF16_BYTES + self.optimizer_bytes)
 
     @property
     def writers(self) -> Ints:

@@ -56,8 +56,9 @@ def _checkpoint_basis(spec: TrainingSpec) -> tuple[str, ...]:
     if checkpoint is None:
         return ()
     if checkpoint.size is None:
-        each = BF16_BYTES + spec.optimizer_bytes
-        size = f"{quantities.size(spec.model.parameters * each)}, {each} of each parameter"
+        per_parameter = BF16_BYTES + spec.optimizer_bytes
+        size = quantities.size(spec.model.parameters * per_parameter)
+        size += f", {per_parameter} of each parameter"
     else:
         size = quantities.size(checkpoint.size)
     lines = [

@@ -27,7 +27,7 @@ from rocelab.jobs.storage import (
     striped,
 )
 from rocelab.jobs.transport import MAX_DURATION
-from rocelab.jobs.workload import Counts, Dimension, Sends, Step, Workload
+from rocelab.jobs.workload import Dimension, Sends, Step, StepTiming, Workload
 from rocelab.jobs.workloads import WorkloadRate
 from rocelab.labfile.base import Name, SpecModel
 
@@ -123,8 +123,8 @@ def with_checkpoints(workload: Workload, spec: TrainingCheckpoint, writes: Write
     written: int | None = None
     waited: tuple[int, ...] = ()
     for iteration in range(iterations):
-        own = [at for at, step in enumerate(workload.steps) if step.iteration == iteration]
-        for at in own:
+        numbers = [at for at, step in enumerate(workload.steps) if step.iteration == iteration]
+        for at in numbers:
             step = workload.steps[at]
             after = tuple(number[before] for before in step.after)
             is_first = all(steps[before].iteration < iteration for before in after)
@@ -133,8 +133,8 @@ def with_checkpoints(workload: Workload, spec: TrainingCheckpoint, writes: Write
         waited = ()
         if not spec.follows(iteration, iterations):
             continue
-        awaited = {before for at in own for before in workload.steps[at].after}
-        ends = tuple(number[at] for at in own if at not in awaited)
+        awaited = {before for at in numbers for before in workload.steps[at].after}
+        ends = tuple(number[at] for at in numbers if at not in awaited)
         if spec.asynchronous:
             copy_s = spec.copy_time / 1e9
             inside = ((Dimension.CHECKPOINT, copy_s),) if copy_s else ()
@@ -162,7 +162,7 @@ def _write(
         launches=False,
         dimension=None if writes.sends is None else Dimension.CHECKPOINT,
         inside=((Dimension.CHECKPOINT, seconds),) if seconds else (),
-        counts=Counts.BESIDE if spec.asynchronous else Counts.WITHIN,
+        counts=StepTiming.BESIDE if spec.asynchronous else StepTiming.WITHIN,
     )
 
 

@@ -69,7 +69,7 @@ class Dimension(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
-class Counts(StrEnum):
+class StepTiming(StrEnum):
     """How a step counts in the time of its iteration."""
 
     WITHIN = "within"
@@ -98,7 +98,7 @@ class Step:
     """What the sends are for."""
     inside: tuple[tuple[Dimension, float], ...] = ()
     """Seconds of `compute_s` in which GPUs wait for one another within their servers."""
-    counts: Counts = Counts.WITHIN
+    counts: StepTiming = StepTiming.WITHIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,5 +122,5 @@ class Workload:
         clock."""
         lengths = Counter(step.iteration for step in self.steps)
         return len(set(lengths.values())) < 2 and all(
-            step.counts is Counts.WITHIN for step in self.steps
+            step.counts is StepTiming.WITHIN for step in self.steps
         )

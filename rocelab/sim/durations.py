@@ -8,7 +8,7 @@ import numpy as np
 
 from rocelab.base.arrays import NONE, Floats
 from rocelab.jobs.job_spec import SimulatedJob
-from rocelab.jobs.workload import Counts, Workload
+from rocelab.jobs.workload import StepTiming, Workload
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.compile import Compiled
 from rocelab.sim.engine.program import Outcome
@@ -60,7 +60,7 @@ def iteration_spans(
     outcome: Outcome,
 ) -> list[tuple[Floats, Floats]]:
     """When the iterations of each job begin and end: from the end of the one before, or the
-    job's start, or the moment for which its steps wait (`Counts.BEFORE`)."""
+    job's start, or the moment for which its steps wait (`StepTiming.BEFORE`)."""
     spans = []
     for number, (job, workload) in enumerate(zip(jobs, workloads, strict=True)):
         (tasks,) = np.nonzero(compiled.job == number)
@@ -68,7 +68,7 @@ def iteration_spans(
         iteration = np.array([step.iteration for step in workload.steps], np.int64)[step]
         counts = np.array([step.counts for step in workload.steps])[step]
         ends_s = np.zeros(1 + int(iteration.max(initial=-1)))
-        within, before = counts == Counts.WITHIN, counts == Counts.BEFORE
+        within, before = counts == StepTiming.WITHIN, counts == StepTiming.BEFORE
         np.maximum.at(ends_s, iteration[within], outcome.end_s[tasks[within]])
         begins_s = np.concatenate(([job.start / 1e9], ends_s[:-1]))
         begins_s[iteration[before]] = outcome.end_s[tasks[before]]

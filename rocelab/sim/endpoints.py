@@ -48,25 +48,27 @@ def endpoints_of(network: Network, jobs: Sequence[SimulatedJob]) -> Endpoints:
     return tuple(rows)
 
 
-def places_beside(job: SimulatedJob, own: Mapping[str, Ints]) -> Ints:
-    """The NICs of a job's own ranks, or those of the job that it is beside. own: by job, of all
+def places_beside(job: SimulatedJob, of_job: Mapping[str, Ints]) -> Ints:
+    """The NICs of a job's own ranks, or those of the job that it is beside. of_job: by job, of all
     with NICs of their own. Raises InputError."""
     other = None if job.workload is None else job.workload.beside
     if other is None:
-        return own[job.name]
-    if other not in own:
+        return of_job[job.name]
+    if other not in of_job:
         raise InputError(
             f"job {job.name} is of job {shown(other)}, and no job of that name has NICs of its own "
             "in this network",
-            hint=name_hint(other, own) if own else "simulate that job beside it, or give ranks",
+            hint=name_hint(other, of_job)
+            if of_job
+            else "simulate that job beside it, or give ranks",
         )
-    if job.ranks not in (None, len(own[other])):
+    if job.ranks not in (None, len(of_job[other])):
         raise InputError(
             f"job {job.name} has {counted(job.ranks or 0, 'rank')}, and job {other}, whose NICs it "
-            f"takes, {len(own[other]):,}",
+            f"takes, {len(of_job[other]):,}",
             "leave ranks out",
         )
-    return own[other]
+    return of_job[other]
 
 
 def with_endpoint_rates(
@@ -125,10 +127,10 @@ def job_elsewhere(
             f"{apart.network}, and {names[0]} {counts[names[0]]}",
             "give each of the job's servers as many there, one or more",
         )
-    each = counts[names[0]]
-    block = apart.workload(each)
+    per_server = counts[names[0]]
+    block = apart.workload(per_server)
     kind = next(name for name, known in WORKLOADS.all().items() if known is type(block))
-    places = [f"{name}:{number}" for name in names for number in range(1, each + 1)]
+    places = [f"{name}:{number}" for name in names for number in range(1, per_server + 1)]
     return SimulatedJob.model_validate(
         {
             "name": job.name,

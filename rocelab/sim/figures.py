@@ -19,7 +19,7 @@ from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.serving.rates import served_headlines
 from rocelab.jobs.steps import roofline_s, shortest_iteration_s
-from rocelab.jobs.workload import Counts, Workload
+from rocelab.jobs.workload import StepTiming, Workload
 from rocelab.jobs.workloads import WorkloadRate
 from rocelab.planning.fabric import Direction
 from rocelab.results.engines import LEAVES_OUT
@@ -253,7 +253,7 @@ def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
 def _ordinary(workload: Workload, seconds: Sequence[float]) -> list[float]:
     """The times of iterations without steps that only some have, such as checkpoints; all if one
     never ends."""
-    steps = Counter(step.iteration for step in workload.steps if step.counts is Counts.WITHIN)
+    steps = Counter(step.iteration for step in workload.steps if step.counts is StepTiming.WITHIN)
     if np.isinf(seconds).any():
         return list(seconds)
     fewest = min(steps.values())

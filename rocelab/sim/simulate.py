@@ -322,8 +322,8 @@ class Simulation:
     def own_places(self, number: int) -> Ints:
         """The NICs of a job's own ranks, without those of its endpoints."""
         others = sum(map(len, self.endpoints[number]))
-        own: Ints = self.places[number][: len(self.places[number]) - others]
-        return own
+        places: Ints = self.places[number][: len(self.places[number]) - others]
+        return places
 
     @property
     def hosts_in_words(self) -> str:

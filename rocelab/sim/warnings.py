@@ -23,7 +23,7 @@ from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.patterns.base import PEERS_IN_FLIGHT
 from rocelab.jobs.performance import jct_ratio, ran_ahead, wire_overhead_bytes
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.workload import Counts
+from rocelab.jobs.workload import StepTiming
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
 from rocelab.planning.limits import unreached_marks
@@ -562,7 +562,7 @@ def _goes_on_after_the_last(simulation: Simulation, outcome: Outcome) -> Iterato
     for number, (job, workload) in enumerate(
         zip(simulation.jobs, simulation.workloads, strict=True)
     ):
-        beside = [step.counts is Counts.BESIDE for step in workload.steps]
+        beside = [step.counts is StepTiming.BESIDE for step in workload.steps]
         if not any(beside):
             continue
         last_s = float(np.array(step_ends_s(simulation, outcome, number))[beside].max())

@@ -13,7 +13,7 @@ from rocelab.jobs.checkpoint import CheckpointSpec
 from rocelab.jobs.ingest import IngestSpec
 from rocelab.jobs.restore import RestoreSpec
 from rocelab.jobs.storage import busiest_s, striped
-from rocelab.jobs.workload import Counts, Sends, Workload
+from rocelab.jobs.workload import Sends, StepTiming, Workload
 from rocelab.jobs.workloads import JobPlace
 
 GBPS = 1e9
@@ -86,7 +86,7 @@ def test_a_checkpoint_that_storage_cannot_carry_in_its_interval_is_refused() -> 
 def test_checkpoints_begin_at_their_interval_and_one_after_the_other() -> None:
     first, wait, second, *_ = checkpoint(every="1s").workload(place(4, 1, iterations=3)).steps
     assert first.after == () and wait.after == () and second.after == (0, 1)
-    assert (wait.compute_s, wait.counts) == (1.0, Counts.BEFORE)
+    assert (wait.compute_s, wait.counts) == (1.0, StepTiming.BEFORE)
 
 
 def test_readers_fetch_the_batches_of_their_ranks_and_pass_them_on() -> None:

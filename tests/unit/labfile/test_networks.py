@@ -214,8 +214,8 @@ def test_mistakes_have_their_line(
 def test_a_regular_network_has_servers_of_its_own_behind_those_of_the_first(tmp_path: Path) -> None:
     spec = lab(tmp_path, CLOS.replace("servers_per_rack: 4", "servers_per_rack: 6"))
     servers = [nic.server for nic in spec.networks["frontend"].layout().attachments]
-    own = ["frontend-srv1-5", "frontend-srv1-6"]
-    assert servers == ["srv1-1", "srv1-2", "srv2-1", "srv2-2", *own]
+    others = ["frontend-srv1-5", "frontend-srv1-6"]
+    assert servers == ["srv1-1", "srv1-2", "srv2-1", "srv2-2", *others]
 
 
 def test_two_networks_have_no_switch_of_one_name(tmp_path: Path) -> None:
