@@ -195,6 +195,31 @@ def test_a_checkpoint_is_delivered_to_the_storage_servers_and_read_back(lab: Run
     assert all(times.modelled_ns > least_ns for times in saved.iterations)
 
 
+def test_tcp_of_the_front_end_leaves_roce_of_the_back_end_its_checks(lab: RunningLab) -> None:
+    ring = {"pattern": "allreduce", "ranks": 4, "size": "200KB", "iterations": 2}
+    save = {"pattern": "incast", "ranks": 3, "size": "64KiB", "iterations": 2}
+    save |= {"network": "frontend", "placement": ["sto1", "srv1-1", "srv2-1"]}
+    save |= {"transport": {"kind": "tcp", "congestion_control": "reno", "connections": 2}}
+    jobs = [JobSpec.model_validate(job) for job in (ring, save)]
+    back, front = measured(lambda: run_jobs(lab, jobs).reports, lambda reports: reports[0].problems)
+    assert len(back.accounting) > 1
+    assert all(check.agrees for check in back.accounting)
+    assert back.tcp is None
+    assert front.transport is None
+    assert [rank.acked_bytes for rank in front.ranks] == [0, 3 * 2**16, 3 * 2**16]
+    assert front.ranks[0].delivered_bytes == 2 * 3 * 2**16
+    assert front.tcp is not None
+    assert {(one.source, one.destination) for one in front.tcp.connections} == {
+        ("srv1-1:1", "sto1:1"),
+        ("srv2-1:1", "sto1:1"),
+    }
+    carried = sum(one.delivered_bytes for one in front.tcp.connections)
+    assert carried > 2 * 3 * 2**16, "the kernel counts the sends' own headers too"
+    assert "scaled in part, to 5 s" in front.tcp.clock[0]
+    timeout = lab.node("sto1").exec(["cat", "/proc/sys/net/ipv4/tcp_rto_min_us"]).stdout
+    assert timeout.split() == ["200000"], "only the job's sockets have another"
+
+
 def test_a_fault_of_lossless_classes_is_of_the_network_that_has_them(lab: RunningLab) -> None:
     storm = PauseStormSpec.model_validate({"kind": "pause-storm", "server": "srv1-1:2"})
     with Injector(lab) as injector:
