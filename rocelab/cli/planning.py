@@ -106,7 +106,7 @@ def _node_table(fabric: Fabric) -> Table:
         (
             Column("role"),
             *columns(Unit.COUNT, "nodes", "ASNs", "prefixes"),
-            *columns(Unit.COUNT, *(("NICs of two ports",) if shared else ())),
+            *columns(Unit.COUNT, *(("NICs of several ports",) if shared else ())),
         ),
         tuple(
             (
@@ -314,7 +314,8 @@ def _ecmp_table(fabric: Fabric) -> Table:
     widths: dict[tuple[str, str], set[int]] = {}
     for origins, reached in expected_widths(fabric).items():
         origin = origins[0].group
-        of = f"{origin.role} pair" if len(origins) > 1 else origin.role.name
+        shared = "pair" if len(origins) == 2 else f"group of {len(origins)}"
+        of = f"{origin.role} {shared}" if len(origins) > 1 else origin.role.name
         for width in reached:
             division, word = word_of[width.group.role]
             other = origin.role in division.roles and width.group.zone != origin.zone

@@ -23,7 +23,7 @@ class AddressUse(StrEnum):
     ASN = "ASNs"
     LOOPBACK = "loopbacks"
     BLOCK = "blocks"
-    NIC = "NICs of two ports"
+    NIC = "NICs of several ports"
     LINK = "links"
 
 
