@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from rocelab.base.errors import SpecError
+from rocelab.base.sysctls import HASH_POLICY
 from rocelab.fabrics.ports import interfaces_of
 from rocelab.labfile.cables import CABLES as CABLE_FORMAT
 from rocelab.labfile.cables import read_cables
@@ -18,6 +19,7 @@ from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.routes import expected_routes
+from rocelab.planning.settings import node_settings, port_settings
 
 CABLES = """\
 a_node,a_port,b_node,b_port,rate
@@ -376,6 +378,21 @@ def test_ports_that_are_no_nic_are_refused(second: dict[str, object], message: s
     first = {"a": "srv1:e1", "b": "leaf1:h1", "nic": 1}
     with pytest.raises(ValidationError, match=message):
         _graph(first, {"a": "srv1:e2", "nic": 1, **second})
+
+
+def test_four_ports_of_a_nic_are_reached_by_one_address_over_all_of_their_switches() -> None:
+    ports = [{"a": f"srv1:e{n}", "b": f"leaf{n}:h1", "nic": 1} for n in (1, 2, 3, 4)]
+    trunks = [f"leaf{n}:up -- spine1:s{n}" for n in (1, 2, 3, 4, 5)]
+    fabric = _graph(*ports, "srv2:e1 -- leaf5:h1", *trunks)
+    (nic,) = fabric.nics("srv1")
+    assert len(nic.links) == 4
+    (prefix,) = (prefix for prefix in fabric.prefixes if prefix.per_port)
+    assert prefix.prefix == f"{nic.ip}/32"
+    assert len(expected_routes(fabric)["spine1"][prefix.prefix]) == 4
+    settings = node_settings(fabric, fabric.node("srv1"))
+    assert settings[HASH_POLICY] == "1", "connections differ by their ports"
+    assert port_settings(fabric, fabric.node("srv1"))["ipv4/ignore_routes_with_linkdown"] == "1"
+    assert HASH_POLICY not in node_settings(fabric, fabric.node("srv2"))
 
 
 def test_a_server_on_a_spine_leaves_the_fabric_without_tiers() -> None:

@@ -14,6 +14,7 @@ from rocelab.programs.connections import ConnectionWatch
 from rocelab.results.programs import TcpConnection
 
 MS = 10**6
+RTT_MS = 60
 NAMES = {"198.18.0.0": "srv1-1:1", "198.18.0.4": "srv2-1:1"}
 Sample = tuple[int, int, int]
 """When, in ms; bytes acknowledged by then; for how many ms none were, or -1 if nothing waits."""
@@ -30,8 +31,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(f"{place}.sockets.connections", lambda _: list(ends))
     monkeypatch.setattr(f"{place}.clock_gettime_ns", lambda _: now_ms[0] * MS)
 
-    def of(*samples: Sample) -> TcpConnection:
-        watch = ConnectionWatch([], NAMES)
+    def of(*samples: Sample, stall_trips: int = 0) -> TcpConnection:
+        watch = ConnectionWatch([], NAMES, stall_trips)
         silent = cast("socket.socket", _Silent())
         watch._channels = [(silent, silent)]
         for at_ms, acked, silent_ms in samples:
@@ -64,7 +65,7 @@ def end(acked: int, silent_ms: int, *, waits: bool) -> ConnectionEnd:
         acked_bytes=acked,
         sent_bytes=10**9,
         resent_bytes=0,
-        rtt_us=100,
+        rtt_us=RTT_MS * 1000,
         min_rtt_us=50,
     )
 
@@ -117,3 +118,9 @@ def test_a_stall_is_what_a_sample_shows(
 ) -> None:
     connection = seen(*samples)
     assert [(stall.began_ns // MS, stall.ended_ns // MS) for stall in connection.stalls] == stalls
+
+
+def test_a_stall_may_have_to_be_longer_than_round_trips(seen: Watched) -> None:
+    samples = [(50, 1, 0), (300, 1, 250), (400, 2, 10), (900, 2, 510), (950, 3, 0)]
+    assert [stall.lasted_ns // MS for stall in seen(*samples).stalls] == [340, 560]
+    assert [stall.lasted_ns // MS for stall in seen(*samples, stall_trips=5).stalls] == [560]
