@@ -118,7 +118,8 @@ def share(value: float) -> str:
     percent = 100 * value
     if 0 < percent < _LEAST_PERCENT:
         return f"< {_LEAST_PERCENT}%"
-    return f"{_plain(float(_decimal(percent, 2 if abs(percent) < 1 else 1)))}%"
+    # No -0%.
+    return f"{_plain(float(_decimal(percent, 2 if abs(percent) < 1 else 1)) + 0.0)}%"
 
 
 def whole_share(value: float) -> str:

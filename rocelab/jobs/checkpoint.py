@@ -7,6 +7,7 @@ is an incast at every storage server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import sub
 from typing import Annotated
 
 from pydantic import Field
@@ -64,8 +65,11 @@ class CheckpointSpec(StorageSpec):
         """What storage wrote in a second, and the part of the interval that each checkpoint took
         from when it was due."""
         times_s = [ends[WRITE] for ends in ends_s]
-        rates = [self.moved(times_s)]
-        if self.every is not None:
-            parts = [100 * time_s * 1e9 / self.every for time_s in times_s]
-            rates.append(WorkloadRate("interval_share", "of its interval", "%", parts))
-        return rates
+        if self.every is None:
+            return [self.moved(times_s)]
+        every_s = self.every / 1e9
+        # One that is late makes the next wait, which is no time of writing.
+        waits_s = [0.0, *(max(0.0, time_s - every_s) for time_s in times_s[:-1])]
+        rate = self.moved(map(sub, times_s, waits_s))
+        parts = [100 * time_s / every_s for time_s in times_s]
+        return [rate, WorkloadRate("interval_share", "of its interval", "%", parts)]

@@ -30,11 +30,12 @@ def served_by(
     requests: Requests,
     answers: Answers,
     *,
-    rejected: int,
+    arrived: Requests,
     ttft_ns: float | None,
     itl_ns: float | None,
 ) -> ServedBy:
-    """The figures of requests with one network. rejected: how many more there were."""
+    """The figures of requests with one network. arrived: these and those that are
+    refused."""
     arrival, prefilled, decoded = requests.arrival_s, answers.prefilled, answers.decoded
     with np.errstate(invalid="ignore"):
         ttft = decoded.first_s - arrival
@@ -50,8 +51,8 @@ def served_by(
         meets = meets & (ttft <= ttft_ns / NS)
     if itl_ns is not None:
         meets = meets & (~several | (itl <= itl_ns / NS))
-    share = float(meets.sum()) / (len(requests) + rejected)
-    rate = _rate(requests, rejected)
+    share = float(meets.sum()) / len(arrived)
+    rate = arrived.rate
     return ServedBy(
         answers.network,
         answered,
@@ -69,10 +70,6 @@ def served_by(
         _curve(ttft),
         _curve(itl[several]),
     )
-
-
-def _rate(requests: Requests, rejected: int) -> float | None:
-    return (len(requests) + rejected) / requests.lasts_s if requests.lasts_s else None
 
 
 def _curve(seconds: Floats) -> tuple[float | None, ...]:

@@ -243,7 +243,7 @@ class RequestsSpec(SpecModel):
         unsorted = int((np.diff(time_s) < 0).sum())
         if unsorted:
             warnings.append(
-                f"{self.trace}: {unsorted:,} requests stand behind later ones; they are sorted by "
+                f"{self.trace}: {counted(unsorted, 'request')} behind later ones: all are sorted by "
                 "time"
             )
         lacks = (trace.prompt == 0) | (trace.answer == 0)

@@ -11,6 +11,8 @@ from rocelab.base.arrays import Bools, Floats, Longs
 
 MOST_TOKENS = 10**8
 """Of a prompt or an answer."""
+AT_ONCE_S = 1e-9
+"""Requests that arrive within less have no rate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +51,17 @@ class Requests:
         return float(self.arrival_s[-1]) if len(self) else 0.0
 
     @property
+    def period_s(self) -> float | None:
+        """How long so many requests take to arrive at their mean gap, which is a gap more than
+        from the first to the last; None if all arrive at once."""
+        if self.lasts_s < AT_ONCE_S:
+            return None
+        return self.lasts_s * len(self) / (len(self) - 1)
+
+    @property
     def rate(self) -> float | None:
         """Requests a second; None if all arrive at once."""
-        return len(self) / self.lasts_s if self.lasts_s else None
+        return None if self.period_s is None else len(self) / self.period_s
 
     def at_rate(self, rate: float) -> Requests:
         """The same, with all gaps longer or shorter so that so many arrive a second."""

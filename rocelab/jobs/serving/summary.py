@@ -89,12 +89,12 @@ def _tokens(values: Longs) -> Tokens:
 
 def _cache(name: str, token_bytes: int, requests: Requests, second: Longs) -> CacheLoad:
     tokens, new = requests.prompt.sum(), (requests.prompt - requests.reused).sum()
-    lasts_s = requests.lasts_s
+    period_s = requests.period_s
     _, place = np.unique(second, return_inverse=True)
     return CacheLoad(
         name,
         token_bytes,
-        float(tokens) * token_bytes / lasts_s if lasts_s else None,
-        float(new) * token_bytes / lasts_s if lasts_s else None,
+        float(tokens) * token_bytes / period_s if period_s else None,
+        float(new) * token_bytes / period_s if period_s else None,
         float(np.bincount(place, requests.prompt).max()) * token_bytes,
     )

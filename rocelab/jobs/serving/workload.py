@@ -16,6 +16,7 @@ import numpy as np
 from rocelab.base.arrays import Bools, Floats, Ints, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.base.wording import counted
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.served import Carried, Served
 from rocelab.jobs.serving.decoding import Stalls, assigned, decode
@@ -39,7 +40,8 @@ class Plan:
     """What happens before the network: N requests that fit, their prefills and flows."""
 
     requests: Requests
-    rejected: int
+    arrived: Requests
+    """These, and those that no decoding replica has room for."""
     computed: Longs
     """Tokens of each prompt that are computed."""
     prefilled: Prefilled
@@ -48,6 +50,10 @@ class Plan:
     decode: DecodeTimes
     transfers: Transfers | None
     """None if the same replicas prefill and decode."""
+
+    @property
+    def rejected(self) -> int:
+        return len(self.arrived) - len(self.requests)
 
 
 class RequestServing(RequestServingSpec):
@@ -93,7 +99,8 @@ class RequestServing(RequestServingSpec):
     def plan(self, place: JobPlace, *, has_network: bool = True) -> Plan:
         """The schedule on these NICs. has_network: else experts exchange tokens in no time. Raises
         InputError."""
-        requests, rejected = self._fitting(place)
+        arrived = self.requests.requests(place.seed, place.name)
+        requests = self._fitting(arrived, place.name)
         exchange = exchange_times(self, place, decodes=False, seed=place.seed)
         decoding = exchange_times(self, place, decodes=True, seed=place.seed)
         if not has_network:
@@ -106,32 +113,27 @@ class RequestServing(RequestServingSpec):
         decode_times = DecodeTimes(self, decoding, place.seed)
         if self.decode is None:
             return Plan(
-                requests, rejected, computed, prefilled, prefilled.replica, decode_times, None
+                requests, arrived, computed, prefilled, prefilled.replica, decode_times, None
             )
         decoder = assigned(
             requests, prefilled.end_s, self.decode, self._usual_s(decode_times, requests)
         )
         sent = computed if self.reuse is Reuse.BOTH else requests.prompt
         moved = transfers(self, prefilled, decoder, sent, place.name)
-        return Plan(requests, rejected, computed, prefilled, decoder, decode_times, moved)
+        return Plan(requests, arrived, computed, prefilled, decoder, decode_times, moved)
 
-    def _fitting(self, place: JobPlace) -> tuple[Requests, int]:
-        """The requests that a decoding replica has room for, and how many are refused."""
-        requests = self.requests.requests(place.seed, place.name)
+    def _fitting(self, arrived: Requests, job: str) -> Requests:
+        """The requests that a decoding replica has room for, at their times of arrival."""
         room = self.cache_tokens
         if room is None:
-            return requests, 0
-        fits: Bools = requests.prompt + requests.answer <= room
+            return arrived
+        fits: Bools = arrived.prompt + arrived.answer <= room
         if not fits.any():
             raise InputError(
-                f"{place.name}: no request fits the cache of a decoding replica, {room:,} tokens",
+                f"{job}: no request fits the cache of a decoding replica, {room:,} tokens",
                 hint="take more tensor or pipeline parallel GPUs, or precision: fp8",
             )
-        if fits.all():
-            return requests, 0
-        # The others keep their times of arrival.
-        kept = requests.chosen(fits)
-        return replace(kept, arrival_s=requests.arrival_s[fits]), int((~fits).sum())
+        return replace(arrived.chosen(fits), arrival_s=arrived.arrival_s[fits])
 
     def _usual_s(self, times: DecodeTimes, requests: Requests) -> float:
         """The time between tokens that requests are distributed by: that of half a batch."""
@@ -154,27 +156,27 @@ class RequestServing(RequestServingSpec):
         answers = [self._answers(network, plan, moved) for network, moved in ready.items()]
         answers.append(self._answers(Carried.NONE, ideal, ideal.prefilled.end_s))
         cache = np.zeros(0, np.int64) if plan.transfers is None else plan.transfers.cache_bytes
-        lasts_s = requests.lasts_s
+        arrived = plan.arrived
+        period_s = arrived.period_s
         of_second = np.bincount(computed_s.astype(np.int64), weights=cache if len(cache) else None)
-        whole = len(requests) + plan.rejected
         return Served(
-            requests=whole,
+            requests=len(arrived),
             rejected=plan.rejected,
-            rate=whole / lasts_s if lasts_s else None,
+            rate=arrived.rate,
             prompt_tokens=int(requests.prompt.sum()),
             reused_tokens=int((requests.prompt - plan.computed).sum()),
             answer_tokens=int(requests.answer.sum()),
             cache_bytes=int(cache.sum()),
-            cache_bytes_per_s=float(cache.sum()) / lasts_s if len(cache) and lasts_s else None,
-            cache_peak_bytes_per_s=float(of_second.max()) if len(cache) and lasts_s > 1 else None,
-            prefill_load=float(plan.prefilled.work_s.mean()) / lasts_s if lasts_s else None,
+            cache_bytes_per_s=float(cache.sum()) / period_s if len(cache) and period_s else None,
+            cache_peak_bytes_per_s=float(of_second.max())
+            if len(cache) and arrived.lasts_s > 1
+            else None,
+            prefill_load=float(plan.prefilled.work_s.mean()) / period_s if period_s else None,
             ttft_objective_ns=None if self.ttft is None else float(self.ttft),
             itl_objective_ns=None if self.itl is None else float(self.itl),
             together=plan.transfers is None,
             by_network=tuple(
-                served_by(
-                    requests, answer, rejected=plan.rejected, ttft_ns=self.ttft, itl_ns=self.itl
-                )
+                served_by(requests, answer, arrived=arrived, ttft_ns=self.ttft, itl_ns=self.itl)
                 for answer in answers
             ),
             warnings=self._warnings(plan),
@@ -190,9 +192,10 @@ class RequestServing(RequestServingSpec):
     def _warnings(self, plan: Plan) -> tuple[str, ...]:
         lines = list(plan.requests.warnings)
         if plan.rejected:
+            exceed = "exceeds" if plan.rejected == 1 else "exceed"
             lines.append(
-                f"{plan.rejected:,} requests exceed the cache of a decoding replica, "
-                f"{self.cache_tokens or 0:,} tokens: they are refused, and meet no objective"
+                f"{counted(plan.rejected, 'request')} {exceed} the cache of a decoding replica, "
+                f"{self.cache_tokens or 0:,} tokens; what is refused meets no objective"
             )
         return tuple(lines)
 

@@ -72,7 +72,8 @@ export function counted(number, noun, plural = `${noun}s`) {
 export function share(value) {
   const percent = 100 * value;
   if (percent > 0 && percent < 0.01) return "< 0.01%";
-  return `${plain(Number(percent.toFixed(Math.abs(percent) < 1 ? 2 : 1)))}%`;
+  // No -0%.
+  return `${plain(Number(percent.toFixed(Math.abs(percent) < 1 ? 2 : 1)) + 0)}%`;
 }
 
 export function ratio(value) {

@@ -71,6 +71,15 @@ def test_checkpoints_at_an_interval_take_their_own_time_only() -> None:
     assert headline(outcome, "interval_share") == pytest.approx(100 * alone / 0.2)
 
 
+def test_the_rate_of_a_late_checkpoint_is_of_its_writing() -> None:
+    """Each takes longer than its interval and the next waits: storage is as fast all the time."""
+    (alone,) = run(job("write", "checkpoint", **STORE)).jobs
+    (late,) = run(job("write", "checkpoint", **STORE, every="81ms", iterations=4)).jobs
+    assert headline(late, "interval_share") > 101
+    rates = late.headline("storage_rate").modelled
+    assert (rates.minimum, rates.maximum) == pytest.approx((headline(alone, "storage_rate"),) * 2)
+
+
 def test_a_job_writes_from_the_nics_of_another_and_both_are_slower() -> None:
     """While 4 GB are written, batches for the same servers share NICs and storage."""
     batches = job("samples", "ingest", size="100MB", every="20ms", iterations=5, storage=["sto*"])

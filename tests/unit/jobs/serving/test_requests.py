@@ -79,7 +79,7 @@ def test_a_part_of_a_trace_is_chosen_by_time_and_number(trace: str) -> None:
 def test_a_rate_stretches_gaps_and_keeps_their_shape(trace: str) -> None:
     requests = of_trace(trace, rate=2.5)
     assert requests.rate == pytest.approx(2.5)
-    assert np.diff(requests.arrival_s) == pytest.approx([0.5] * 4)
+    assert np.diff(requests.arrival_s) == pytest.approx([0.4] * 4)
 
 
 def test_a_trace_without_times_needs_a_rate(tmp_path: Path) -> None:
@@ -121,3 +121,18 @@ def test_what_contradicts_itself_is_refused(keys: dict[str, Any], expected: str)
 def test_too_many_requests_are_refused_before_they_are_drawn() -> None:
     with pytest.raises(InputError, match="at most"):
         drawn(rate=1e6, duration="600s")
+
+
+def test_the_last_request_has_a_gap_too(tmp_path: Path) -> None:
+    """Two requests 1 s apart are 1 a second, not 2."""
+    file = tmp_path / "two.csv"
+    file.write_text("timestamp_s,isl,osl\n0,5,6\n1,7,8\n")
+    assert of_trace(str(file)).rate == 1
+    assert of_trace(str(file), first=1).rate is None
+
+
+def test_gaps_far_below_a_nanosecond_are_no_rate() -> None:
+    drawn = RequestsSpec.model_validate(
+        {"rate": 1e6, "arrivals": "gamma", "cv": 100, "first": 2, "prompt": 1, "output": 1}
+    ).requests(4)
+    assert 0 <= drawn.lasts_s < 1e-9 and drawn.rate is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -260,3 +261,27 @@ def test_experts_that_exchange_over_a_slow_network_make_tokens_later() -> None:
         fast.by(Carried.CARRIED).latency("itl").p50_ns or 0
     )
     assert any("by formula" in line for line in spec.basis())
+
+
+def test_prompts_that_never_wait_need_less_than_all_of_a_replica(tmp_path: Path) -> None:
+    """Two prompts whose arrivals are 1.5 times their prefill apart: two thirds."""
+    keys: dict[str, Any] = {"prefill": 1, "decode": 1}
+    one = serving(**keys, requests={"rate": 1, "first": 1, "prompt": 1000, "output": 2})
+    prefill_s = (alone(one).by(Carried.CARRIED).latency("prefill").p50_ns or 0) / 1e9
+    file = tmp_path / "two.csv"
+    file.write_text(f"timestamp_s,isl,osl\n0,1000,2\n{1.5 * prefill_s},1000,2\n")
+    served = alone(serving(**keys, requests={"trace": str(file)}))
+    assert served.by(Carried.CARRIED).latency("queue").highest_ns == 0
+    assert served.prefill_load == pytest.approx(1 / 1.5)
+    assert served.rate == pytest.approx(1 / (1.5 * prefill_s))
+    assert served.cache_bytes_per_s == pytest.approx(2000 * 327_680 * (served.rate or 0) / 2)
+
+
+def test_a_refused_request_still_arrives(tmp_path: Path) -> None:
+    """The last of three, 1 s apart, has no room: one arrives a second all the same."""
+    file = tmp_path / "three.csv"
+    file.write_text("timestamp_s,isl,osl\n0,100,2\n1,100,2\n2,9000000,2\n")
+    served = alone(serving(requests={"trace": str(file)}))
+    assert (served.requests, served.rejected, served.rate) == (3, 1, 1)
+    assert served.by(Carried.CARRIED).goodput_per_s == pytest.approx(2 / 3)
+    assert "1 request exceeds" in served.warnings[-1]
