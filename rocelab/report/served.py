@@ -102,7 +102,8 @@ def _time(value_ns: float | None) -> str:
 def _load(served: Served) -> str:
     rate = "" if served.rate is None else f", {served.rate:.3g} a second"
     text = (
-        f"{counted(served.requests, 'request')}{rate}: {counted(served.prompt_tokens, 'token')} of prompts, "
+        f"{counted(served.requests, 'request')}{rate}: "
+        f"{counted(served.prompt_tokens, 'token')} of prompts, "
         f"{share(served.reused_tokens / max(1, served.prompt_tokens))} of them not computed again, "
         f"and {served.answer_tokens:,} of answers.{_prefill(served)}"
     )

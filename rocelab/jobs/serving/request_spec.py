@@ -243,8 +243,8 @@ class RequestsSpec(SpecModel):
         unsorted = int((np.diff(time_s) < 0).sum())
         if unsorted:
             warnings.append(
-                f"{self.trace}: {counted(unsorted, 'request')} behind later ones: all are sorted by "
-                "time"
+                f"{self.trace}: {counted(unsorted, 'request')} behind later ones: all are sorted "
+                "by time"
             )
         lacks = (trace.prompt == 0) | (trace.answer == 0)
         if lacks.any():

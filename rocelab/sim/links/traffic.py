@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -183,7 +184,7 @@ def stages(traffic: LinkTraffic, sends: int) -> Iterator[list[Part]]:
     stage = _stage_of(before, link, sends)[link]
     order = np.lexsort((flow, link, stage))
     ends = np.cumsum(np.bincount(stage))
-    for begin, end in zip(np.concatenate(([0], ends[:-1])), ends, strict=True):
+    for begin, end in pairwise([0, *ends.tolist()]):
         members = order[begin:end]
         packets = traffic.packets[flow[members]]
         (heads,) = np.nonzero(np.diff(link[members], prepend=-1))

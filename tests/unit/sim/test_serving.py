@@ -129,3 +129,9 @@ def test_replicas_that_do_both_load_no_link() -> None:
     assert served_of(report).together
     assert report.jobs[0].payload_bytes == 0
     assert "no cache travels" in html(simulation_document(report))
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_replicas_that_do_both_send_nothing_in_any_engine(engine: Engine) -> None:
+    served = served_of(report_of(Options(engine=engine), decode=None))
+    assert served.together and served.by(Carried.CARRIED).answered == 12
