@@ -32,7 +32,7 @@ def request_blocks(summary: RequestSummary) -> tuple[Block, ...]:
                 cache.token_bytes,
                 _gigabytes(cache.bytes_per_s),
                 _gigabytes(cache.without_reused_bytes_per_s),
-                cache.peak_bytes_per_s / GB,
+                _gigabytes(cache.peak_bytes_per_s),
             )
             for cache in summary.caches
         ),
@@ -44,8 +44,11 @@ def _arrivals(summary: RequestSummary) -> str:
     text = counted(summary.requests, "request")
     if summary.rate is None:
         return f"{text}, all at once."
-    text += f" in {duration(summary.lasts_s * NS)}: {summary.rate:.3g} a second"
-    text += f", {summary.peak_rate:,} in the peak second"
+    text += (
+        f", the last {duration(summary.lasts_s * NS)} after the first: {summary.rate:.3g} a second"
+    )
+    if summary.peak_rate is not None:
+        text += f", {summary.peak_rate:,} in the peak second"
     if summary.gap_cv is not None:
         text += f"; gaps deviate by {summary.gap_cv:.3g} times their mean (Poisson: 1)"
     if summary.reused:

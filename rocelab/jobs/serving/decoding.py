@@ -57,8 +57,8 @@ class Stalls:
 
 
 def assigned(requests: Requests, ready_s: Floats, replicas: int, token_s: float) -> Ints:
-    """The decoding replica of each request, chosen when its prompt is computed: that with the
-    fewest tokens of answers still to make, if each takes `token_s`."""
+    """The decoding replica of each request, chosen when its prompt is computed: that which has the
+    fewest tokens of prompts and whole answers, if a token of an answer takes `token_s`."""
     chosen = np.zeros(len(requests), np.int32)
     left = np.zeros(replicas)
     ends: list[tuple[float, int, int]] = []

@@ -250,7 +250,7 @@ class RequestsSpec(SpecModel):
         if lacks.any():
             warnings.append(
                 f"{self.trace}: {counted(int(lacks.sum()), 'request')} without tokens of a prompt "
-                "or an answer are left out"
+                f"or an answer {'is' if lacks.sum() == 1 else 'are'} left out"
             )
         found = in_order(time_s, trace.prompt, trace.answer, trace.reused, tuple(warnings))
         kept = (found.prompt > 0) & (found.answer > 0)

@@ -35,8 +35,8 @@ class CacheLoad:
     """On average, None if all requests arrive at once."""
     without_reused_bytes_per_s: float | None
     """The same of what earlier prompts did not begin with."""
-    peak_bytes_per_s: float
-    """In the second with most, from the first arrival on."""
+    peak_bytes_per_s: float | None
+    """In the second with most, from the first arrival on; None if all arrive in less than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class RequestSummary:
     lasts_s: float
     rate: float | None
     """Requests a second, None if all arrive at once."""
-    peak_rate: int
-    """Requests in the second with most."""
+    peak_rate: int | None
+    """Requests in the second with most; None if all arrive in less than one."""
     gap_cv: float | None
     """The deviation of gaps between arrivals over their mean, 1 of a Poisson process."""
     prompt: Tokens
@@ -70,7 +70,9 @@ def request_summary(requests: Requests, models: Mapping[str, ModelShape]) -> Req
         requests=len(requests),
         lasts_s=requests.lasts_s,
         rate=requests.rate,
-        peak_rate=int(np.unique(second, return_counts=True)[1].max()),
+        peak_rate=int(np.unique(second, return_counts=True)[1].max())
+        if requests.lasts_s >= 1
+        else None,
         gap_cv=float(gaps.std()) / mean_s if mean_s else None,
         prompt=_tokens(requests.prompt),
         answer=_tokens(requests.answer),
@@ -96,5 +98,7 @@ def _cache(name: str, token_bytes: int, requests: Requests, second: Longs) -> Ca
         token_bytes,
         float(tokens) * token_bytes / period_s if period_s else None,
         float(new) * token_bytes / period_s if period_s else None,
-        float(np.bincount(place, requests.prompt).max()) * token_bytes,
+        float(np.bincount(place, requests.prompt).max()) * token_bytes
+        if requests.lasts_s >= 1
+        else None,
     )

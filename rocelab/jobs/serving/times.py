@@ -14,7 +14,8 @@ from rocelab.jobs.serving.serving_spec import RequestServingSpec
 from rocelab.jobs.serving_times import iteration_s, prompts_s, routing, tensor_s
 
 TILE = 128
-"""Tokens of a batch are filled up to a multiple of it, as the tiles of products are."""
+"""Tokens of a batch are filled up to a multiple of it, as the tiles of products are; at a constant
+speed there are none."""
 FAR = 2**20
 
 
@@ -42,9 +43,10 @@ class PrefillTimes:
     def seconds(self, tokens: int, pairs: float) -> float:
         """From the first stage's begin to the last one's end, for a batch of so many tokens.
         pairs: the sum over its tokens of twice those before each in its prompt."""
-        tiles = -(-tokens // TILE)
+        tile = TILE if self.spec.speed.constant_flops is None else 1
+        tiles = -(-tokens // tile)
         if tiles not in self._tiles:
-            padded = tiles * TILE
+            padded = tiles * tile
             waits_s = self.spec.pipeline * tensor_s(self.spec, 1, padded)
             self._tiles[tiles] = self._computed_s(padded, 0) + waits_s
         computed_s = self._tiles[tiles] + pairs * self.pair_s

@@ -27,7 +27,7 @@ def trace(tmp_path: Path) -> str:
 def test_a_trace_is_summed_up(rocelab: CommandLine, trace: str) -> None:
     outcome = rocelab("requests", trace, "--time", "arrived_ms:ms", "--json")
     summary = json.loads(outcome.out)
-    assert (summary["requests"], summary["lasts_s"], summary["rate"]) == (4, 4, 1)
+    assert (summary["requests"], summary["lasts_s"], summary["rate"]) == (4, 4, 0.75)
     assert summary["peak_rate"] == 2
     # Gaps of 0.5, 0.5 and 3 s: a mean of 4/3 s, a deviation of 1.1785 s.
     assert summary["gap_cv"] == pytest.approx(1.1785 / (4 / 3), rel=1e-3)
@@ -41,14 +41,14 @@ def test_a_trace_is_summed_up(rocelab: CommandLine, trace: str) -> None:
     assert summary["reused"] == pytest.approx((512 + 4 * 512) / 10_000)
     cache = next(one for one in summary["caches"] if one["model"] == "llama3-70b")
     assert cache["token_bytes"] == 327_680
-    assert cache["bytes_per_s"] == 10_000 * 327_680 / 4
-    assert cache["without_reused_bytes_per_s"] == (10_000 - 5 * 512) * 327_680 / 4
+    assert cache["bytes_per_s"] == 10_000 * 327_680 / (4 * 4 / 3)
+    assert cache["without_reused_bytes_per_s"] == (10_000 - 5 * 512) * 327_680 / (4 * 4 / 3)
     assert cache["peak_bytes_per_s"] == 4000 * 327_680
 
 
 def test_a_person_reads_tables(rocelab: CommandLine, trace: str) -> None:
     text = rocelab("requests", trace, "--time", "arrived_ms:ms", "--first", "2").out
-    assert "2 requests in 500 ms: 4 a second, 2 in the peak second" in text
+    assert "2 requests, the last 500 ms after the first: 2 a second; gaps" in text
     assert "llama3-70b" in text
 
 

@@ -285,3 +285,14 @@ def test_a_refused_request_still_arrives(tmp_path: Path) -> None:
     assert (served.requests, served.rejected, served.rate) == (3, 1, 1)
     assert served.by(Carried.CARRIED).goodput_per_s == pytest.approx(2 / 3)
     assert "1 request exceeds" in served.warnings[-1]
+
+
+@pytest.mark.parametrize("prompt", [1, 129, 1000])
+def test_a_constant_speed_computes_no_more_tokens_than_a_prompt_has(prompt: int) -> None:
+    """Of one GPU, and the output matrix for the last token alone."""
+    model = MODELS["llama3-8b"]
+    keys: dict[str, Any] = {"gpu": None, "gpu_flops": "400T", "tensor": 1, "nics": 1}
+    requests = {"rate": 1, "first": 1, "prompt": prompt, "output": 2}
+    by = alone(serving(model="llama3-8b", **keys, requests=requests)).by(Carried.CARRIED)
+    flops = model.forward_flops(prompt, prompt) - 2 * (prompt - 1) * model.hidden * model.vocab
+    assert by.latency("prefill").p50_ns == pytest.approx(flops / 400e12 * 1e9, rel=1e-3)
