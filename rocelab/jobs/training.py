@@ -59,6 +59,12 @@ class TrainingJob(TrainingSpec):
         spec = self.checkpoint
         if spec is None:
             return steps
+        if spec.every > 1 and place.iterations == 1:
+            raise InputError(
+                f"job {place.name}: a checkpoint follows its only step, and one in {spec.every:,} "
+                "is meant: its times would be of no other step",
+                hint="simulate a step without: iterations: 2, or more",
+            )
         sends = None
         if place.endpoints:
             storage = place.endpoints[0]

@@ -125,3 +125,11 @@ def test_what_cannot_be_is_refused() -> None:
         run("two-networks", storage=["sto*"], network="storage")
     with pytest.raises(ValidationError, match="copy_time is of an asynchronous checkpoint"):
         run("zone-small", storage=["srv4-2"], copy_time="1s")
+
+
+def test_a_single_step_says_nothing_of_the_steps_that_no_checkpoint_follows() -> None:
+    with pytest.raises(InputError, match="follows its only step") as error:
+        run("zone-small", storage=["srv4-2"], size="4GB", every=500, iterations=1)
+    assert error.value.hint is not None and "iterations: 2" in error.value.hint
+    (outcome,) = run("zone-small", storage=["srv4-2"], size="4GB", every=1, iterations=1).jobs
+    assert figure(outcome, "checkpoint_share") > 50
