@@ -151,5 +151,5 @@ def _left_out(served: Served) -> tuple[str, ...]:
         "for a place in the batch and a token. ITL, between tokens, is a request's mean.",
         "The network's part: what is missing when caches and experts' tokens travel in no time; "
         "prefills and batches are then made anew. Flows alone: each at the rate of its NICs, "
-        "without latency.",
+        "without headers and latency.",
     )

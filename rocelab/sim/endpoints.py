@@ -80,21 +80,28 @@ def with_endpoint_rates(
     Raises InputError for two jobs that say so of the same NIC and differ.
     """
     limit_bps = np.full(network.links, np.inf)
-    by_nic: dict[int, tuple[str, float]] = {}
+    by_nic: dict[int, tuple[str, float, int]] = {}
     for job, groups in zip(jobs, endpoints, strict=True):
         rate = None if job.workload is None else job.workload.endpoint_rate
         if rate is None:
             continue
         mtu = job.transport.mtu
         on_wire = (mtu + wire_overhead_bytes(network.family)) / mtu
-        nic_bps = 8 * rate / len(groups[0]) * on_wire
+        each_bps = 8 * rate / len(groups[0])
+        nic_bps = each_bps * on_wire
         for nic in groups[0].tolist():
-            other, known_bps = by_nic.setdefault(nic, (job.name, nic_bps))
-            if known_bps != nic_bps:
+            other, known_bps, known_mtu = by_nic.setdefault(nic, (job.name, each_bps, mtu))
+            if known_bps != each_bps:
                 raise InputError(
                     f"jobs {other} and {job.name} have other rates of storage for "
-                    f"{network.nic_name(nic)}: {known_bps / 8e9:.3g} and {nic_bps / 8e9:.3g} GB/s",
+                    f"{network.nic_name(nic)}: {known_bps / 8e9:.3g} and {each_bps / 8e9:.3g} GB/s",
                     "give both the same storage and storage_rate",
+                )
+            if known_mtu != mtu:
+                raise InputError(
+                    f"jobs {other} and {job.name} have a rate of storage for "
+                    f"{network.nic_name(nic)}, and packets of {known_mtu:,} and {mtu:,} bytes",
+                    "give both the same transport.mtu, or only one of them storage_rate",
                 )
             links = network.nic_links[nic]
             links = links[links != NONE]

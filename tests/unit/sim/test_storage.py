@@ -138,10 +138,19 @@ def test_storage_is_named_by_server_nic_or_switch(names: list[str], nics: list[s
                 job("a", "checkpoint", **STORE, ranks=2, storage_rate="2GB/s"),
                 job("b", "checkpoint", **STORE, ranks=2, storage_rate="1GB/s"),
             ],
-            "jobs a and b have other rates of storage",
+            "jobs a and b have other rates of storage for sto1:1: 1 and 0.5 GB/s",
         ),
     ],
 )
 def test_what_has_no_place_says_so(jobs: list[SimulatedJob], message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(*jobs)
+
+
+def test_one_rate_of_storage_in_packets_of_two_sizes_says_what_differs() -> None:
+    block = job("b", "checkpoint", **STORE, ranks=2, storage_rate="2GB/s").model_dump(
+        mode="json", exclude_defaults=True
+    )
+    other = SimulatedJob.model_validate({**block, "transport": {"mtu": 1024}})
+    with pytest.raises(InputError, match="packets of 4,096 and 1,024 bytes"):
+        run(job("a", "checkpoint", **STORE, ranks=2, storage_rate="2GB/s"), other)
