@@ -145,8 +145,11 @@ def _goodput(served: Served) -> str:
 
 
 def _left_out(served: Served) -> tuple[str, ...]:
+    timed = served.requests - served.rejected
+    few = f"p99 of fewer than 100 requests, here {timed}, is the slowest."
     return (
         *served.warnings,
+        *([few] if timed < 100 else []),
         "TTFT, the time to the first token, is queue, prefill, transfer of the cache, and the wait "
         "for a place in the batch and a token. ITL, between tokens, is a request's mean.",
         "The network's part: what is missing when caches and experts' tokens travel in no time; "

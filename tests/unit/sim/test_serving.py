@@ -135,3 +135,12 @@ def test_replicas_that_do_both_load_no_link() -> None:
 def test_replicas_that_do_both_send_nothing_in_any_engine(engine: Engine) -> None:
     served = served_of(report_of(Options(engine=engine), decode=None))
     assert served.together and served.by(Carried.CARRIED).answered == 12
+
+
+@pytest.mark.parametrize(("first", "is_slowest"), [(99, True), (100, False)])
+def test_a_p99_that_is_the_slowest_request_is_said_to_be(first: int, is_slowest: bool) -> None:
+    report = report_of(requests={"rate": 20, "first": first, "prompt": 40, "output": 2})
+    ttft = served_of(report).by(Carried.CARRIED).latency("ttft")
+    text = "p99 of fewer than 100 requests, here 99, is the slowest"
+    assert (text in html(simulation_document(report))) is is_slowest
+    assert not is_slowest or ttft.p99_ns == ttft.highest_ns
