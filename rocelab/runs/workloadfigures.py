@@ -181,8 +181,8 @@ def _wire_bytes(plan: JobPlan) -> Longs:
     if plan.job.transport.is_tcp:
         segments: Longs = size + -(-size // plan.packet_payload_bytes) * overhead
         return segments
-    each = np.arange(len(size))
-    wire: Longs = loads_of(each, size, np.ones_like(size), plan.job.transport, overhead).wire.sum(
+    number = np.arange(len(size))
+    wire: Longs = loads_of(number, size, np.ones_like(size), plan.job.transport, overhead).wire.sum(
         axis=1
     )
     return wire

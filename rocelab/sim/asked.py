@@ -78,7 +78,7 @@ def placed(
     for groups in endpoints:
         for group in groups:
             taken[group] = True
-    own: dict[str, Ints] = {}
+    nics: dict[str, Ints] = {}
     for job in jobs:
         if job.workload is not None and job.workload.beside is not None:
             continue
@@ -86,11 +86,11 @@ def placed(
         if ranks is None:
             is_list = not isinstance(job.placement, Placement)
             ranks = len(job.placement) if is_list else int(np.count_nonzero(~taken))
-        own[job.name] = place_ranks(network, ranks, job.placement, job.seed, taken)
-        taken[own[job.name]] = True
+        nics[job.name] = place_ranks(network, ranks, job.placement, job.seed, taken)
+        taken[nics[job.name]] = True
     rows = []
     for job, groups in zip(jobs, endpoints, strict=True):
-        rows.append(np.concatenate([places_beside(job, own), *groups]).astype(np.int32))
+        rows.append(np.concatenate([places_beside(job, nics), *groups]).astype(np.int32))
     return tuple(rows)
 
 

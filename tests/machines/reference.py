@@ -133,6 +133,11 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab sweep FILE [OPTIONS]": README_HAS_IT,
     "rocelab sweep examples/uplinks.yaml --workers 4": README_HAS_IT,
     "rocelab reference LAB FILE [OPTIONS]": NotRun("its example says why"),
+    "rocelab requests FILE [OPTIONS]": NotRun("its examples say why"),
+    "rocelab requests AzureLLMInferenceTrace_code.csv": NotRun("needs Azure's published trace"),
+    "rocelab requests log.csv --time started:ms --prompt in --output out": NotRun(
+        "needs a log of a served model"
+    ),
     "rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8": NotRun(
         "needs a table of nccl-tests from a machine with GPUs"
     ),

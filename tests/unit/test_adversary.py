@@ -224,7 +224,7 @@ def job_report(paused_until_ns: int | None = 1, **figures: Any) -> Any:
         job={"warmup_iterations": 1, "compute": "0ns"},
         clock=SimpleNamespace(dilation=1.0),
         resolution=SimpleNamespace(lab_ns=MS // 2),
-        transport=SimpleNamespace(refused=0, icrc_errors=0),
+        roce=SimpleNamespace(refused=0, icrc_errors=0),
     )
 
 

@@ -26,6 +26,7 @@ PLACES = {
     "cli/main.py": "/dev/null",
     "cli/host.py": "/dev/null",
     "agent/live.py": "counters below /run/rocelab",
+    "agent/tcp.py": "/proc/sys",
     "faults/record.py": "below /run/rocelab",
     "linux/background.py": "logs below /run/rocelab",
     "linux/pidfile.py": "below /run/rocelab",

@@ -27,7 +27,7 @@ class Decoded:
 
 
 @dataclass(frozen=True, eq=False)
-class Stalls:
+class DecodeStalls:
     """When a replica decodes nothing, since it prefills: intervals in order, none in another."""
 
     begin_s: Floats
@@ -81,7 +81,7 @@ def decode(
     ready_s: Floats,
     replica: Ints,
     times: DecodeTimes,
-    stalls: dict[int, Stalls] | None = None,
+    stalls: dict[int, DecodeStalls] | None = None,
 ) -> Decoded:
     """The answers. ready_s: when the cache of each request is there, inf for never. stalls: of
     replicas that also prefill."""

@@ -76,19 +76,19 @@ def _curve(seconds: Floats) -> tuple[float | None, ...]:
     if not len(seconds):
         return ()
     shares = np.linspace(0, 1, 101)
-    return _times(np.quantile(_or_never(seconds), shares, method="inverted_cdf"))
+    return _times(np.quantile(_unanswered_last(seconds), shares, method="inverted_cdf"))
 
 
 def _latency(name: str, title: str, seconds: Floats) -> Latency:
     """Figures of the requests; those that are never answered count as the longest."""
     if not len(seconds):
         return Latency(name, title, None, None, None, None, None)
-    seconds = _or_never(seconds)
+    seconds = _unanswered_last(seconds)
     quantiles = np.quantile(seconds, SHARES, method="inverted_cdf")
     return Latency(name, title, *_times(np.append(seconds.mean(), quantiles)))
 
 
-def _or_never(seconds: Floats) -> Floats:
+def _unanswered_last(seconds: Floats) -> Floats:
     return np.where(np.isnan(seconds), np.inf, seconds)
 
 

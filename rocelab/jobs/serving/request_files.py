@@ -46,7 +46,7 @@ BLOCK_TOKENS = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class RequestTrace:
     """The requests of a file, in its order."""
 
     time_s: Floats | None
@@ -66,7 +66,7 @@ def read_trace(
     unit: TimeUnit | None = None,
     first: int | None = None,
     progress: ProgressSink = no_progress,
-) -> Trace:
+) -> RequestTrace:
     """The requests of a trace, or the `first` of them. columns: the names of columns that are not
     called as usual. unit: of times that are numbers, where names do not say it. Raises SpecError
     with every problem, up to as many as are shown."""
@@ -310,7 +310,7 @@ class _Reader:
                 self.block_most = min(self.block_most, (prompt - 1) // (len(hashes) - 1))
         return count
 
-    def trace(self, unit: TimeUnit | None) -> Trace:
+    def trace(self, unit: TimeUnit | None) -> RequestTrace:
         """What was read. Raises SpecError where columns contradict themselves."""
         assert self.columns is not None
         warnings: list[str] = []
@@ -318,7 +318,7 @@ class _Reader:
         has_blocks = not {Meaning.BLOCKS, Meaning.REUSED}.isdisjoint(self.columns.at)
         prompt = np.array(self.prompts, np.int64)
         reused = np.array(self.reused, np.int64) * self._block_tokens(warnings, has_blocks)
-        return Trace(
+        return RequestTrace(
             time_s,
             prompt,
             np.array(self.answers, np.int64),

@@ -19,7 +19,7 @@ from rocelab.base.units import DurationNs
 from rocelab.base.wording import RefusedError, counted
 from rocelab.jobs.flow_list import MOST_FLOWS
 from rocelab.jobs.serving.request_columns import Meaning, TimeUnit
-from rocelab.jobs.serving.request_files import Trace, read_trace
+from rocelab.jobs.serving.request_files import RequestTrace, read_trace
 from rocelab.jobs.serving.requests import MOST_TOKENS, Requests, in_order
 from rocelab.labfile.base import SpecModel, short_form
 
@@ -30,7 +30,7 @@ NS = 1e9
 Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 
 
-class Arrivals(StrEnum):
+class ArrivalProcess(StrEnum):
     """When requests arrive."""
 
     TRACE = "trace"
@@ -115,7 +115,7 @@ class RequestsSpec(SpecModel):
         Field(gt=0, le=LONGEST, description="time in which requests arrive; a trace's own time"),
     ] = None
     arrivals: Annotated[
-        Arrivals | None,
+        ArrivalProcess | None,
         Field(
             strict=False,
             description="trace: at the trace's times; poisson; gamma: bursty, with the cv of gaps; "
@@ -158,13 +158,13 @@ class RequestsSpec(SpecModel):
                 ("prompt", "output", "trace"),
             ),
             (
-                self.trace is None and self.arrivals is Arrivals.TRACE,
+                self.trace is None and self.arrivals is ArrivalProcess.TRACE,
                 "arrivals of a trace, and there is none",
                 "give trace: FILE, or arrivals: poisson",
                 ("arrivals",),
             ),
             (
-                (self.arrivals is Arrivals.GAMMA) != (self.cv is not None),
+                (self.arrivals is ArrivalProcess.GAMMA) != (self.cv is not None),
                 "gamma and cv belong together",
                 "arrivals: gamma with cv: 3, for example",
                 ("cv", "arrivals"),
@@ -196,13 +196,13 @@ class RequestsSpec(SpecModel):
     @property
     def draws(self) -> bool:
         """Whether arrivals are drawn in any case."""
-        return self.trace is None or self.arrivals in (Arrivals.POISSON, Arrivals.GAMMA)
+        return self.trace is None or self.arrivals in (ArrivalProcess.POISSON, ArrivalProcess.GAMMA)
 
     @cached_property
-    def _trace(self) -> Trace:
+    def _trace(self) -> RequestTrace:
         return self._read(no_progress)
 
-    def _read(self, progress: ProgressSink) -> Trace:
+    def _read(self, progress: ProgressSink) -> RequestTrace:
         assert self.trace is not None
         # A part of the time of a trace may begin behind the first requests.
         first = None if self.after or self.duration else self.first
@@ -222,18 +222,18 @@ class RequestsSpec(SpecModel):
     def requests(self, seed: int, job: str = "requests") -> Requests:
         """All requests, by arrival; those without a prompt or an answer are left out. Raises
         InputError for too many, or none."""
-        found = self._drawn(seed, job) if self.trace is None else self._of_trace(seed, job)
-        if not len(found):
+        requests = self._drawn(seed, job) if self.trace is None else self._of_trace(seed, job)
+        if not len(requests):
             raise InputError(
                 f"{job}: no request arrives in the time that is asked for",
                 hint="take a longer duration, an earlier after, or a higher rate",
             )
-        if len(found) > MOST_REQUESTS:
+        if len(requests) > MOST_REQUESTS:
             raise InputError(
-                f"{job}: {len(found):,} requests; at most {MOST_REQUESTS:,} are simulated",
+                f"{job}: {len(requests):,} requests; at most {MOST_REQUESTS:,} are simulated",
                 hint="take some: first: 100000, or a shorter duration",
             )
-        return found
+        return requests
 
     def listed(self) -> Requests:
         """The requests of the trace that are chosen, at its own times, or all at once."""
@@ -252,14 +252,14 @@ class RequestsSpec(SpecModel):
                 f"{self.trace}: {counted(int(lacks.sum()), 'request')} without tokens of a prompt "
                 f"or an answer {'is' if lacks.sum() == 1 else 'are'} left out"
             )
-        found = in_order(time_s, trace.prompt, trace.answer, trace.reused, tuple(warnings))
-        kept = (found.prompt > 0) & (found.answer > 0)
-        kept &= found.arrival_s >= self.after / NS
+        ordered = in_order(time_s, trace.prompt, trace.answer, trace.reused, tuple(warnings))
+        kept = (ordered.prompt > 0) & (ordered.answer > 0)
+        kept &= ordered.arrival_s >= self.after / NS
         if self.duration is not None:
-            kept &= found.arrival_s < (self.after + self.duration) / NS
+            kept &= ordered.arrival_s < (self.after + self.duration) / NS
         if self.first is not None:
             kept &= np.cumsum(kept) <= self.first
-        return found.chosen(kept)
+        return ordered.chosen(kept)
 
     def _of_trace(self, seed: int, job: str) -> Requests:
         if self._trace.time_s is None:
@@ -273,11 +273,11 @@ class RequestsSpec(SpecModel):
                     f"{job}: {self.trace} has no times to take a part of",
                     hint="give first instead",
                 )
-        found = self.listed()
-        if len(found) and (self.draws or self._trace.time_s is None):
-            arrival_s = self._gaps(np.random.default_rng(seed), len(found)).cumsum()
-            return in_order(arrival_s, found.prompt, found.answer, found.reused, found.warnings)
-        return found if self.rate is None else found.at_rate(self.rate)
+        listed = self.listed()
+        if len(listed) and (self.draws or self._trace.time_s is None):
+            arrival_s = self._gaps(np.random.default_rng(seed), len(listed)).cumsum()
+            return in_order(arrival_s, listed.prompt, listed.answer, listed.reused, listed.warnings)
+        return listed if self.rate is None else listed.at_rate(self.rate)
 
     def _drawn(self, seed: int, job: str) -> Requests:
         assert self.prompt is not None and self.output is not None and self.rate is not None

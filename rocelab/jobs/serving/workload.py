@@ -19,7 +19,7 @@ from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.base.wording import counted
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.served import Carried, Served
-from rocelab.jobs.serving.decoding import Stalls, assigned, decode
+from rocelab.jobs.serving.decoding import DecodeStalls, assigned, decode
 from rocelab.jobs.serving.exchanges import exchange_times
 from rocelab.jobs.serving.outcome import Answers, served_by
 from rocelab.jobs.serving.prefill import Prefilled, prefill
@@ -237,8 +237,8 @@ class RequestServing(RequestServingSpec):
         return tuple(lines)
 
 
-def _stalls(prefilled: Prefilled, number: int) -> Stalls:
+def _stalls(prefilled: Prefilled, number: int) -> DecodeStalls:
     """When a replica prefills."""
     rows = np.flatnonzero(prefilled.replica == number)
     begins, first = np.unique(prefilled.begin_s[rows], return_index=True)
-    return Stalls(begins, prefilled.free_s[rows][first])
+    return DecodeStalls(begins, prefilled.free_s[rows][first])

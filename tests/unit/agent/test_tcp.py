@@ -110,18 +110,18 @@ def test_samples_grow_to_what_was_sent(port: int) -> None:
 
 
 def test_a_connection_that_nobody_listens_to_fails_with_its_reason(port: int) -> None:
-    told: list[dict[str, object]] = []
+    messages: list[dict[str, object]] = []
     lonely = TcpPort(
-        _kind(connections=[(4, SOURCE, DESTINATION, port)]), lambda *part: None, told.append
+        _kind(connections=[(4, SOURCE, DESTINATION, port)]), lambda *part: None, messages.append
     )
     way = lonely.way([4], lambda imm, now_ns: None)
     lonely.start()
     way.send(1, imm=0)
     for _ in range(TURNS):
         lonely.turn(NOW_NS)
-        if told:
+        if messages:
             break
-    assert told == [{"connection": 4, "error": "Connection refused"}]
+    assert messages == [{"connection": 4, "error": "Connection refused"}]
     assert lonely.idle, "nothing more is to come"
 
 

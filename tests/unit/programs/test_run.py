@@ -8,14 +8,14 @@ from rocelab.programs.running import OutputLine
 
 def test_a_reader_that_has_gone_does_not_hasten_the_end_of_programs() -> None:
     lines = [OutputLine(0, "stdout", text, 0) for text in (b"one\n", b"two\n", b"three\n")]
-    shown: list[str] = []
+    printed: list[str] = []
 
     def show(line: OutputLine) -> None:
         if line.text == "two":
             raise BrokenPipeError
-        shown.append(line.text)
+        printed.append(line.text)
 
     on_line = _while_it_works(show)
     for line in lines:
         on_line(line)
-    assert shown == ["one"]
+    assert printed == ["one"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rocelab.base.arrays import Floats
-from rocelab.jobs.serving.decoding import Stalls, assigned, decode
+from rocelab.jobs.serving.decoding import DecodeStalls, assigned, decode
 from rocelab.jobs.serving.exchanges import ExchangeTimes
 from rocelab.jobs.serving.requests import Requests, in_order
 from rocelab.jobs.serving.serving_spec import RequestServingSpec
@@ -74,9 +74,9 @@ def by_iterations(requests: Requests, ready_s: Floats, pace: DecodeTimes) -> Flo
 def test_batches_are_those_of_single_iterations(keys: dict[str, Any], seed: int) -> None:
     pace = times(**keys)
     requests, ready = some(40, seed)
-    found = decode(requests, ready, np.zeros(40, np.int32), pace)
+    decoded = decode(requests, ready, np.zeros(40, np.int32), pace)
     expected = by_iterations(requests, ready, pace)
-    assert np.stack((found.begin_s, found.first_s, found.end_s)) == pytest.approx(
+    assert np.stack((decoded.begin_s, decoded.first_s, decoded.end_s)) == pytest.approx(
         expected, rel=1e-9
     )
 
@@ -85,32 +85,32 @@ def test_a_full_cache_lets_requests_wait(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Serving, "cache_tokens", 12_000)
     pace = times()
     requests, ready = some(40)
-    found = decode(requests, ready, np.zeros(40, np.int32), pace)
+    decoded = decode(requests, ready, np.zeros(40, np.int32), pace)
     expected = by_iterations(requests, ready, pace)
-    assert np.stack((found.begin_s, found.first_s, found.end_s)) == pytest.approx(
+    assert np.stack((decoded.begin_s, decoded.first_s, decoded.end_s)) == pytest.approx(
         expected, rel=1e-9
     )
-    assert (found.begin_s > ready + 0.01).any()
+    assert (decoded.begin_s > ready + 0.01).any()
 
 
 def test_a_cache_that_never_comes_stops_its_request_alone() -> None:
     requests, ready = some(5)
     ready[2] = np.inf
-    found = decode(requests, ready, np.zeros(5, np.int32), times())
-    assert np.isinf(found.end_s).tolist() == [False, False, True, False, False]
+    decoded = decode(requests, ready, np.zeros(5, np.int32), times())
+    assert np.isinf(decoded.end_s).tolist() == [False, False, True, False, False]
 
 
 def test_a_prefill_delays_tokens_by_its_time() -> None:
     requests = in_order(np.zeros(1), np.array([100]), np.array([50]), np.array([0]))
     free = decode(requests, np.zeros(1), np.zeros(1, np.int32), times())
-    stall = Stalls(np.array([0.01]), np.array([0.51]))
+    stall = DecodeStalls(np.array([0.01]), np.array([0.51]))
     held = decode(requests, np.zeros(1), np.zeros(1, np.int32), times(), {0: stall})
     assert held.first_s == pytest.approx(free.first_s)
     assert held.end_s == pytest.approx(free.end_s + 0.5)
 
 
 def test_stalled_time_maps_to_itself_and_back() -> None:
-    stall = Stalls(np.array([1.0, 5.0]), np.array([2.0, 8.0]))
+    stall = DecodeStalls(np.array([1.0, 5.0]), np.array([2.0, 8.0]))
     assert stall.without(np.array([0.5, 1.5, 3.0, 9.0])).tolist() == [0.5, 1.0, 2.0, 5.0]
     assert stall.within(np.array([0.5, 2.0, 5.0])).tolist() == [0.5, 3.0, 9.0]
 

@@ -21,23 +21,23 @@ def summary(file: str) -> RequestSummary:
 
 
 def test_azures_trace_of_code() -> None:
-    found = summary("AzureLLMInferenceTrace_code.csv.gz")
-    assert (found.requests, found.peak_rate) == (8819, 67)
-    assert found.rate == pytest.approx(2.57, abs=0.005)
-    assert found.gap_cv == pytest.approx(13.2, abs=0.05)
-    assert (found.prompt.p50, found.prompt.p99) == (1469, 7436)
-    assert found.prompt.p90 == pytest.approx(5186, rel=0.002)
-    assert (found.answer.p50, found.answer.p90) == (13, 55)
-    assert found.answer.p99 == pytest.approx(249, rel=0.02)
-    (cache,) = found.caches
+    figures = summary("AzureLLMInferenceTrace_code.csv.gz")
+    assert (figures.requests, figures.peak_rate) == (8819, 67)
+    assert figures.rate == pytest.approx(2.57, abs=0.005)
+    assert figures.gap_cv == pytest.approx(13.2, abs=0.05)
+    assert (figures.prompt.p50, figures.prompt.p99) == (1469, 7436)
+    assert figures.prompt.p90 == pytest.approx(5186, rel=0.002)
+    assert (figures.answer.p50, figures.answer.p90) == (13, 55)
+    assert figures.answer.p99 == pytest.approx(249, rel=0.02)
+    (cache,) = figures.caches
     assert (cache.bytes_per_s or 0) / 1e9 == pytest.approx(1.7, abs=0.05)
     assert (cache.peak_bytes_per_s or 0) / (cache.bytes_per_s or 1) == pytest.approx(26, rel=0.05)
 
 
 def test_mooncakes_conversations() -> None:
-    found = summary("mooncake_conversation.derived.csv.gz")
-    assert found.requests == 12031
-    assert (round(found.prompt.mean), round(found.answer.mean)) == (12035, 343)
-    (cache,) = found.caches
+    figures = summary("mooncake_conversation.derived.csv.gz")
+    assert figures.requests == 12031
+    assert (round(figures.prompt.mean), round(figures.answer.mean)) == (12035, 343)
+    (cache,) = figures.caches
     assert (cache.bytes_per_s or 0) / 1e9 == pytest.approx(13.4, abs=0.05)
     assert (cache.without_reused_bytes_per_s or 0) / 1e9 == pytest.approx(8.4, abs=0.05)

@@ -11,7 +11,7 @@ import pytest
 
 from rocelab.base.errors import SpecError
 from rocelab.jobs.serving.request_columns import Meaning, TimeUnit
-from rocelab.jobs.serving.request_files import Trace, read_trace
+from rocelab.jobs.serving.request_files import RequestTrace, read_trace
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10
@@ -25,7 +25,7 @@ MOONCAKE = [
 ]
 
 
-def read(tmp_path: Path, content: str | bytes, **asked: object) -> Trace:
+def read(tmp_path: Path, content: str | bytes, **asked: object) -> RequestTrace:
     file = tmp_path / "trace"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     return read_trace(file, **asked)  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ def refusal(tmp_path: Path, content: str | bytes) -> str:
     return str(error.value)
 
 
-def times(trace: Trace) -> list[float]:
+def times(trace: RequestTrace) -> list[float]:
     assert trace.time_s is not None
     return [round(second, 6) for second in (trace.time_s - trace.time_s[0]).tolist()]
 

@@ -203,14 +203,14 @@ def test_prompts_wait_for_the_replica_that_is_first_and_are_computed_together() 
     arrival = np.array([0.0, 0.0, 1e-3, 2e-3, 3e-3])
     tokens = np.array([5000, 1000, 1000, 1000, 1000])
     requests = in_order(arrival, tokens, np.ones(5, np.int64), np.zeros(5, np.int64))
-    found = prefill(requests, tokens, 2, times, 2500)
-    assert found.replica.tolist() == [0, 1, 1, 1, 1]
+    prefilled = prefill(requests, tokens, 2, times, 2500)
+    assert prefilled.replica.tolist() == [0, 1, 1, 1, 1]
     alone_s = times.seconds(1000, 1000.0**2)
     # The first alone, then two that wait and fit, then the last.
-    assert found.begin_s[1:] == pytest.approx(
+    assert prefilled.begin_s[1:] == pytest.approx(
         [0, alone_s, alone_s, alone_s + times.seconds(2000, 2 * 1000.0**2)]
     )
-    assert (found.end_s - found.begin_s)[2:4] == pytest.approx(times.seconds(2000, 2e6))
+    assert (prefilled.end_s - prefilled.begin_s)[2:4] == pytest.approx(times.seconds(2000, 2e6))
 
 
 def test_a_prompt_takes_what_its_kernels_take() -> None:
