@@ -169,7 +169,7 @@ _COMMANDS = {
     "traffic": (
         _MEASURE,
         "traffic:traffic",
-        "Run a collective or streams on a running lab, emulating RoCE NICs.",
+        "Run jobs on a running lab, emulating RoCE NICs.",
     ),
     "diagnose": (
         _MEASURE,

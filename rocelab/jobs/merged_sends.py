@@ -209,7 +209,8 @@ def workload_of(
     compute_s = job.compute / 1e9
     if sends := sends_in_order(job, iterations, contended=contended):
         of_job = _in_order if sends <= MOST_ORDERED else _in_order.__wrapped__
-        return of_job(job, group, iterations, barrier)
+        sending = job.model_copy(update={"host_model": None})  # which has no part in it, nor a hash
+        return of_job(sending, group, iterations, barrier)
     phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
     for iteration in range(iterations):

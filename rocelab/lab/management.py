@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocelab.base.errors import InputError, MachineError
+from rocelab.base.extras import missing
 from rocelab.base.files import make_folder, write_file
 from rocelab.base.interpreter import module_command, module_environment
 from rocelab.base.progress import Progress, ProgressSink, no_progress
@@ -202,10 +203,13 @@ def sshd_path() -> str:
 def open_ssh(lab: str, node: str, *, timeout_s: float = 10.0) -> paramiko.SSHClient:
     """An SSH connection to a node over its management port.
 
-    Raises InputError if the lab has no management network or no such node in it, and paramiko's
-    errors.
+    Raises InputError if the lab has no management network or no such node in it, MissingExtraError
+    without paramiko, and paramiko's errors.
     """
-    import paramiko
+    try:
+        import paramiko
+    except ImportError as error:
+        raise missing(error) or error from None
 
     management = ManagementFiles(LabFiles(lab))
     address = _address_in(management, node)

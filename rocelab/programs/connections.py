@@ -38,7 +38,7 @@ class _Seen:
     """When an acknowledgement was last seen, or nothing was waiting."""
 
     stalls: list[Stall]
-    stall_trips: int
+    least_trips: int
     rtts_us: array[int] = field(default_factory=lambda: array("I"))
     """At samples in which it had something to send."""
 
@@ -58,7 +58,7 @@ class _Seen:
     def stalls_until(self, now_ns: int) -> list[Stall]:
         """All stalls, with one that lasts on. One is known only if the last sample showed it: what
         was acknowledged since then may have come bit by bit."""
-        limit_ns = max(STALL_NS, self.stall_trips * self.end.rtt_us * 1000)
+        limit_ns = max(STALL_NS, self.least_trips * self.end.rtt_us * 1000)
         if self.end.waits and self.seen_ns - self.progress_ns >= limit_ns:
             return [*self.stalls, Stall(self.progress_ns, now_ns)]
         return self.stalls
@@ -71,14 +71,14 @@ class ConnectionWatch(Holding):
         self,
         netns: Sequence[Path],
         name_of: Mapping[str, str],
-        stall_trips: int = 0,
+        least_trips: int = 0,
         network_of: Mapping[str, str | None] | None = None,
     ) -> None:
         """netns: each server's namespace. `name_of`: the name of each address of the lab;
         connections with another address, such as loopback's, are left out. A stall is longer than
-        STALL_NS and than `stall_trips` smoothed round trips. `network_of`: the network of each
+        STALL_NS and than `least_trips` smoothed round trips. `network_of`: the network of each
         address, in a lab with several."""
-        self._netns, self._name_of, self._stall_trips = netns, name_of, stall_trips
+        self._netns, self._name_of, self._least_trips = netns, name_of, least_trips
         self._network_of = network_of or {}
         self._seen: dict[bytes, _Seen] = {}
         self._delivered: list[tuple[int, int]] = []
@@ -168,4 +168,4 @@ class ConnectionWatch(Holding):
         if end.cookie in self._seen:
             self._seen[end.cookie].update(end, now_ns)
         else:
-            self._seen[end.cookie] = _Seen(end, now_ns, now_ns, now_ns, [], self._stall_trips)
+            self._seen[end.cookie] = _Seen(end, now_ns, now_ns, now_ns, [], self._least_trips)

@@ -31,6 +31,7 @@ INPUTS = frozenset(
         "measured",
         "sweep_file",
         "timeline",
+        "trace",
         "old",
         "new",
     }

@@ -150,10 +150,10 @@ def _udp(report: ProgramReport) -> Table:
 
 
 def connections_table(
-    connections: Sequence[TcpConnection], stall_bin_ns: int, stall_trips: int = 0
+    connections: Sequence[TcpConnection], stall_bin_ns: int, least_trips: int = 0
 ) -> Table:
     """TCP connections with their figures, those that delivered most first."""
-    trips = f" and {counted(stall_trips, 'round trip')}" if stall_trips else ""
+    trips = f" and {counted(least_trips, 'round trip')}" if least_trips else ""
     several = any(connection.network for connection in connections)
     return Table(
         f"TCP connections, in the lab's clock; stalls of {duration(stall_bin_ns)}{trips} and more",

@@ -22,9 +22,9 @@ class TcpFigures:
     """Each from the sender, those that delivered most first; bytes are those of the kernel, with 16
     of each send's own header."""
     stall_bin_ns: int
-    """The shortest stall that is reported, if it is also longer than `stall_trips` smoothed round
+    """The shortest stall that is reported, if it is also longer than `least_trips` smoothed round
     trips."""
-    stall_trips: int
+    least_trips: int
     longest_interval_ns: int
     """The longest time between two samples: a shorter stall may be missed, or be longer by it."""
 

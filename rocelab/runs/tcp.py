@@ -167,7 +167,7 @@ def tcp_figures(job: JobResult, seen: TcpSeen | None) -> TcpFigures | None:
             one for one in seen.connections if (one.destination, one.destination_port) in listening
         ),
         stall_bin_ns=STALL_NS,
-        stall_trips=STALL_TRIPS,
+        least_trips=STALL_TRIPS,
         longest_interval_ns=seen.longest_interval_ns,
     )
 

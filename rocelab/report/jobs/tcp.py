@@ -16,7 +16,7 @@ def tcp_section(report: JobReport) -> Section:
         f"TCP ({tcp.congestion_control})",
         (
             _figures(report),
-            connections_table(tcp.connections, tcp.stall_bin_ns, tcp.stall_trips),
+            connections_table(tcp.connections, tcp.stall_bin_ns, tcp.least_trips),
         ),
     )
 

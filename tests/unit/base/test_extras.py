@@ -100,7 +100,7 @@ def test_running_labs_drills_and_their_pages_need_no_extra(tmp_path: Path) -> No
         "from rocelab.report.plots import link_loads\n"
         "assert 'rocelab[report]' in draw(Figure('x', partial(link_loads, ())))\n"
         "import rocelab\n"
-        "try:\n    rocelab.open_ssh\n"
+        "try:\n    rocelab.open_ssh('lab', 'node')\n"
         "except rocelab.MachineError as error:\n    assert 'rocelab[remote]' in error.hint\n"
         "else:\n    raise AssertionError\n"
     )

@@ -38,7 +38,9 @@ from rocelab.report.document import Table
 from rocelab.report.job import job_document
 from rocelab.report.programs import program_document
 from rocelab.report.renderers.terminal import rich_table
+from rocelab.results.flowtimes import StepTimes
 from rocelab.results.health import HealthReport, SliReport
+from rocelab.results.job import WorkloadFigures
 from rocelab.results.programs import ProgramReport, RankEnd, Stall, TcpConnection
 from rocelab.runs.jobreport import job_reports
 from rocelab.traffic.reachability import Reachability
@@ -109,6 +111,14 @@ def show_job() -> None:
     traffic, counts = job_sample.traffic(job), job_sample.counts(job)
     (report,) = job_reports(job_sample.record(traffic, counts))
     show_document(job_document(report))
+
+
+def show_workload() -> None:
+    job = job_sample.result(job_sample.allreduce())
+    traffic, counts = job_sample.traffic(job), job_sample.counts(job)
+    (report,) = job_reports(job_sample.record(traffic, counts))
+    steps = (StepTimes("gradients of layer 12", 1234567.8, 98765432.1),)
+    show_document(job_document(replace(report, workload=WorkloadFigures(steps))))
 
 
 def show_controller() -> None:
@@ -267,6 +277,7 @@ CASES: dict[str, tuple[Callable[[Run, Path], None], str]] = {
         called(show_job),
         "rocelab.report.job",
     ),
+    "traffic of a workload": (called(show_workload), "rocelab.report.jobs.workload"),
     "sweep": (show_sweep, "rocelab.sim.sweep.report"),
     "reference": (show_reference, "rocelab.cli.trace"),
 }
@@ -281,6 +292,7 @@ ELSEWHERE = {
     "rocelab.report.drill": "test_tables.py",
     "rocelab.report.figures": "test_tables.py",
     "rocelab.report.gate": "test_gate.py",
+    "rocelab.report.flowtimes": "test_flows.py",
     "rocelab.report.jobs.sections": "test_tables.py",
     "rocelab.report.jobs.tables": "test_tables.py",
     "rocelab.report.jobs.tcp": "test_tcp.py",

@@ -27,7 +27,7 @@ ASKED = asked_fault("carrier-down", ["link=rtsw1:ctsw1"])
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunningLab:
     """A lab that is up according to its files."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
-    monkeypatch.setattr(jobs, "_check_ready", lambda _: None)
+    monkeypatch.setattr(jobs, "_check_ready", lambda *_: None)
     made = Lab.planned("tiny").unstarted()
     LabFiles(made.name).root.mkdir()
     return made

@@ -31,8 +31,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(f"{place}.sockets.connections", lambda _: list(ends))
     monkeypatch.setattr(f"{place}.clock_gettime_ns", lambda _: now_ms[0] * MS)
 
-    def of(*samples: Sample, stall_trips: int = 0) -> TcpConnection:
-        watch = ConnectionWatch([], NAMES, stall_trips)
+    def of(*samples: Sample, least_trips: int = 0) -> TcpConnection:
+        watch = ConnectionWatch([], NAMES, least_trips)
         silent = cast("socket.socket", _Silent())
         watch._channels = [(silent, silent)]
         for at_ms, acked, silent_ms in samples:
@@ -123,4 +123,4 @@ def test_a_stall_is_what_a_sample_shows(
 def test_a_stall_may_have_to_be_longer_than_round_trips(seen: Watched) -> None:
     samples = [(50, 1, 0), (300, 1, 250), (400, 2, 10), (900, 2, 510), (950, 3, 0)]
     assert [stall.lasted_ns // MS for stall in seen(*samples).stalls] == [340, 560]
-    assert [stall.lasted_ns // MS for stall in seen(*samples, stall_trips=5).stalls] == [560]
+    assert [stall.lasted_ns // MS for stall in seen(*samples, least_trips=5).stalls] == [560]
