@@ -244,7 +244,7 @@ class RequestsSpec(SpecModel):
         if unsorted:
             warnings.append(
                 f"{self.trace}: {counted(unsorted, 'request')} behind later ones: all are sorted "
-                "by time"
+                "by time" + ("; what is reused is by the file's order" if trace.has_blocks else "")
             )
         lacks = (trace.prompt == 0) | (trace.answer == 0)
         if lacks.any():
