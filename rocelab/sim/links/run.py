@@ -26,7 +26,15 @@ from rocelab.routes.arrays.flows import Paths, paths_taken
 from rocelab.routes.arrays.paths import along_paths
 from rocelab.sim.engine.program import Program
 from rocelab.sim.links.part import Links, pass_part, rounds_s
-from rocelab.sim.links.traffic import LinkTraffic, Part, stages, traffic_of
+from rocelab.sim.links.traffic import (
+    LinkTraffic,
+    Part,
+    chunks_of_flows,
+    packets_of_flows,
+    sizes_bytes,
+    stages,
+    traffic_of,
+)
 from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.sim.packets.state import Buffer, Pause, zeros
@@ -255,8 +263,18 @@ _SMALLER = "use --engine fluid, a shorter duration, a lower load or fewer NICs"
 def check_hops(program: Program, wirings: Sequence[Wiring], sending: Sending) -> None:
     """Raises InputError for a run that would take too long, MachineError for one that does not fit.
     Calls no compiled function."""
+    # What is too large by far is refused before it has an array for each chunk.
+    paths = paths_taken(wirings[0].ways.paths, np.arange(len(sending.source)))
+    packets = packets_of_flows(sizes_bytes(program, sending, len(paths)), sending)
+    _check_time(int((packets * (2 * np.diff(paths.start) - 1)).sum()))
+    chunks = int(chunks_of_flows(packets, sending).sum())
+    check_memory(f"{chunks:,} chunks of flows", CHUNK_BYTES * chunks, _SMALLER)
     rounds = _rounds(program, wirings[0], sending)
-    hops = sum(int((batch.packets * (2 * batch.hops - 1)).sum()) for batch in rounds)
+    _check_time(sum(int((batch.packets * (2 * batch.hops - 1)).sum()) for batch in rounds))
+
+
+def _check_time(hops: int) -> None:
+    """Raises InputError for so many packet-hops if they take too long."""
     threads = _threads()
     seconds = hops / HOPS_PER_SECOND / threads
     if seconds > MOST_S:
@@ -265,5 +283,3 @@ def check_hops(program: Program, wirings: Sequence[Wiring], sending: Sending) ->
             f"processors; at most {MOST_S:,} s are simulated",
             hint=_SMALLER,
         )
-    chunks = len(rounds[0].flow)
-    check_memory(f"{chunks:,} chunks of flows", CHUNK_BYTES * chunks, _SMALLER)

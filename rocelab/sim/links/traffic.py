@@ -118,14 +118,10 @@ class LinkTraffic:
 def traffic_of(program: Program, paths: Paths, sending: Sending) -> LinkTraffic:
     """The traffic of a program whose tasks wait for no other, and whose transfers have a flow
     each."""
-    messages = sending.messages
-    run_flow = np.repeat(program.flow, np.diff(messages.first))
-    size_bytes = np.zeros(len(paths), np.int64)
-    np.add.at(size_bytes, run_flow, messages.count * messages.size_bytes)
-    packets = np.maximum(1, -(-size_bytes // sending.mtu))
-    window = np.maximum(1, sending.window // CHUNK_PACKETS)
-    # A flow's chunk j begins at its packet ceil(j * sending.window / window).
-    first = np.concatenate(([0], np.cumsum((packets - 1) * window // sending.window + 1)))
+    size_bytes = sizes_bytes(program, sending, len(paths))
+    packets = packets_of_flows(size_bytes, sending)
+    window = _windows(sending)
+    first = np.concatenate(([0], np.cumsum(chunks_of_flows(packets, sending))))
     flow = np.repeat(np.arange(len(paths)), np.diff(first))
     number = np.arange(len(flow)) - first[flow]
     begin, end = (
@@ -152,6 +148,32 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> LinkTraffic:
         packet_bits=packet_bits,
         acked_bits=np.minimum(acked_bits, wire_bits[first[:-1]]),
     )
+
+
+def sizes_bytes(program: Program, sending: Sending, flows: int) -> Longs:
+    """The payload of each flow, F."""
+    messages = sending.messages
+    run_flow = np.repeat(program.flow, np.diff(messages.first))
+    size_bytes = np.zeros(flows, np.int64)
+    np.add.at(size_bytes, run_flow, messages.count * messages.size_bytes)
+    return size_bytes
+
+
+def packets_of_flows(size_bytes: Longs, sending: Sending) -> Longs:
+    """Of each flow, F."""
+    packets: Longs = np.maximum(1, -(-size_bytes // sending.mtu))
+    return packets
+
+
+def chunks_of_flows(packets: Longs, sending: Sending) -> Longs:
+    """Of each flow, F: its chunk j begins at its packet ceil(j * sending.window / window)."""
+    return (packets - 1) * _windows(sending) // sending.window + 1
+
+
+def _windows(sending: Sending) -> Longs:
+    """The chunks of each flow's window, F."""
+    windows: Longs = np.maximum(1, sending.window // CHUNK_PACKETS)
+    return windows
 
 
 def _wire_bits(payload_bytes: Longs, sending: Sending, flow: Longs) -> Floats:

@@ -471,6 +471,14 @@ def test_an_estimate_is_of_all_processors_and_of_each_link_with_the_one_before(
         links_run.check_hops(program, wirings, sending)
 
 
+def test_what_is_far_too_large_is_refused_before_it_takes_memory() -> None:
+    """A petabyte is 2.4e11 packets, each over three links twice but for the first."""
+    program, wirings, _, sending, _ = arranged([Flow([0, 2, 4], 10**15)])
+    hops = -(-(10**15) // 4096) * 5
+    with pytest.raises(InputError, match=f"takes {hops:,} packet-hops"):
+        links_run.check_hops(program, wirings, sending)
+
+
 SPINE = {"kind": "clos", "racks": 2, "spines": 1, "servers_per_rack": 2}
 
 
