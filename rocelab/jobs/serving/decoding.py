@@ -134,6 +134,8 @@ def _served(ready: list[float], prompt: list[int], answer: list[int], times: Dec
         if joined:
             firsts[joined] = now + step_s
         steps = active[0][0] - iteration
+        if not more_s:
+            steps = int(min(steps, times.hidden_steps(requests, known)))
         growth = more_s * requests
         if at < len(ready) and requests < most and ready[at] > now:
             steps = min(steps, _steps_until(ready[at] - now, step_s, growth))

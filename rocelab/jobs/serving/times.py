@@ -6,6 +6,7 @@ attention's grows in proportion.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from rocelab.jobs.experts import TokenRouting
@@ -86,3 +87,12 @@ class DecodeTimes:
         if exchanged_s > computed_s:
             return exchanged_s, 0.0
         return computed_s, self.known_s
+
+    def hidden_steps(self, requests: int, known: float) -> float:
+        """Iterations until the computation, which grows with the cache, takes longer than the
+        exchange beside it; inf where it does already, or hides none."""
+        step_s, more_s = self.pace(requests, known)
+        if more_s:
+            return math.inf
+        computed_s = self._bases[requests] + self.known_s * known
+        return max(1, math.ceil((step_s - computed_s) / (self.known_s * requests)))

@@ -121,3 +121,15 @@ def test_requests_go_to_the_replica_with_the_least_to_do() -> None:
     )
     assert assigned(requests, np.linspace(0, 3e-3, 4), 2, 1.0).tolist() == [0, 1, 1, 1]
     assert assigned(requests, np.linspace(0, 300, 4), 2, 1.0).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("over", [0.9, 1.02, 3.0])
+def test_a_cache_grows_until_it_hides_no_exchange(over: float) -> None:
+    """Beside an exchange, computation that is shorter at first is longer 20,000 tokens later."""
+    shortest_s = times().pace(1, 0)[0]
+    pace = DecodeTimes(times().spec, ExchangeTimes(latency_s=over * shortest_s, hides=True), 1)
+    prompt, answer = np.full(2, 100), np.full(2, 20_000)
+    requests = in_order(np.zeros(2), prompt, answer, np.zeros(2, np.int64))
+    decoded = decode(requests, np.zeros(2), np.zeros(2, np.int32), pace)
+    slow = by_iterations(requests, np.zeros(2), pace)
+    assert np.stack((decoded.begin_s, decoded.first_s, decoded.end_s)) == pytest.approx(slow)
