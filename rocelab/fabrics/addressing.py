@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
-from socket import inet_aton, inet_ntoa
+from ipaddress import IPv4Network, IPv6Address, IPv6Network
+from socket import AF_INET, AF_INET6, inet_aton, inet_ntoa, inet_pton
 
 from rocelab.base.family import Family
 
@@ -111,4 +111,5 @@ def prefix_text(start: int, size: int, family: Family = Family.IPV4) -> str:
 
 def number_of(text: str) -> int:
     """The value of an address of either family."""
-    return int(ip_address(text))
+    # A fabric has a hundred thousand; ip_address takes ten times as long.
+    return int.from_bytes(inet_pton(AF_INET6 if ":" in text else AF_INET, text), "big")

@@ -13,6 +13,7 @@ from enum import StrEnum
 from ipaddress import ip_interface, ip_network
 
 from rocelab.base.family import Family
+from rocelab.fabrics.addressing import number_of
 from rocelab.planning.fabric import Fabric, holds
 
 
@@ -123,4 +124,4 @@ def _order(number: str) -> int:
     """The place of an ASN, an address or a prefix among others of its use."""
     if number.isdecimal():
         return int(number)
-    return int(ip_network(number, strict=False).network_address)
+    return number_of(number.partition("/")[0])
