@@ -80,7 +80,7 @@ def test_down_killed_between_its_steps_is_finished_by_the_next_down(tmp_path: Pa
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
     Lab.planned(spec).up()
-    for step in ("_provider", "remove_queues", "remove_files"):
+    for step in ("_provider", "namespaces.detach_mounts", "remove_files"):
         down = (
             "from threading import Event; from rocelab.lab import teardown; "
             f"teardown.{step} = lambda *_: print(flush=True) or Event().wait(); "
