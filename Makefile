@@ -204,8 +204,8 @@ bench-containerlab: $(READY_TO_TEST) ## our runtime beside a plain `containerlab
 		.venv/bin/python -m bench.containerlab
 
 .PHONY: bench-simulator
-bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and beside SimGrid
-	.venv/bin/python -m bench simulator packet_engine links_engine links_collectives simgrid
+bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and beside SimGrid and ns-3
+	.venv/bin/python -m bench simulator packet_engine links_engine links_collectives simgrid ns3
 
 .PHONY: clean
 clean: ## remove .venv and caches; labs, results and Debian packages stay

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.campaign.apart import peak_bytes
 from bench.maxmin import max_min_rates
 from bench.simgrid_cases import Problem, read_problem
 from rocelab.routes.arrays.flows import Paths
@@ -34,21 +35,15 @@ def all_at_once(problem: Problem) -> Program:
     )
 
 
-def resident_bytes() -> int:
-    """The peak memory of this process so far; getrusage would include its parent's."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-
 def main() -> None:
     source, folder, only = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     one = Problem(Paths(np.array([0, 1]), np.zeros(1, np.int32)), np.ones(1, int), np.ones(1, int))
     max_min_rates(one.paths, one.capacity_bps)
     run(all_at_once(one), one.paths, one.capacity_bps)
-    times: dict[str, float] = {"before_bytes": resident_bytes()}
+    times: dict[str, float] = {"before_bytes": peak_bytes()}
 
     def note(**more: float) -> None:
-        times.update(more, peak_bytes=resident_bytes())
+        times.update(more, peak_bytes=peak_bytes())
         folder.joinpath("times.json").write_text(json.dumps(times))
 
     problem = read_problem(source)

@@ -15,6 +15,7 @@ PUBLISHED = (
     "links_engine",
     "links_collectives",
     "simgrid",
+    "ns3",
     "validation",
     "validation_collectives",
 )
@@ -22,6 +23,7 @@ PUBLISHED = (
 
 PRINTED = ("steering", "hashing", "cables", "read_delay", "te_placing")
 STUDIES = {name: f"bench.{name}" for name in (*PUBLISHED, *PRINTED)} | {
+    "ns3": "bench.ns3.study",
     "validation": "bench.validation.study",
     "validation_collectives": "bench.validation.collectives",
 }
