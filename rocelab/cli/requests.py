@@ -58,11 +58,13 @@ def requests(
 
     rocelab requests log.csv --time started:ms --prompt in --output out
     """
-    from rocelab.base.errors import InputError
+    from rocelab.base.errors import COMMAND_LINE, InputError
     from rocelab.jobs.models import MODELS
     from rocelab.jobs.serving.request_columns import TimeUnit
-    from rocelab.jobs.serving.request_spec import ColumnsSpec, RequestsSpec
+    from rocelab.jobs.serving.request_spec import RequestsSpec
     from rocelab.jobs.serving.summary import request_summary
+    from rocelab.labfile.load import validate
+    from rocelab.labfile.source import Data, YamlSource
     from rocelab.report.requests import request_blocks
 
     column, mark, unit = (time or "").rpartition(":")
@@ -73,12 +75,15 @@ def requests(
             f"--time: expected the unit s, ms, us or ns, got {unit!r}",
             hint="a column whose name has a colon is given with its unit: NAME:s",
         )
-    spec = RequestsSpec(
-        trace=str(trace),
-        columns=ColumnsSpec(time=column or None, prompt=prompt, output=output),
-        time_unit=TimeUnit(unit) if unit else None,
-        first=first,
-    )
+    columns = {"time": column or None, "prompt": prompt, "output": output}
+    asked: dict[str, Data] = {
+        "trace": str(trace),
+        "columns": {key: name for key, name in columns.items() if name is not None},
+        "time_unit": unit or None,
+        "first": first,
+    }
+    given: dict[str, Data] = {key: value for key, value in asked.items() if value is not None}
+    spec = validate(YamlSource(COMMAND_LINE, given, {}), RequestsSpec)
     with progress_bars() as progress:
         spec.read(progress)
     summary = request_summary(spec.listed(), MODELS)

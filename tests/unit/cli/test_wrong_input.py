@@ -60,6 +60,7 @@ READERS = {
     ("predict",): "flows",
     ("sweep",): "sweep_file",
     ("reference",): "measured",
+    ("requests",): "trace",
     ("longrun",): "timeline",
     ("import",): "topology",
     ("health",): "objectives",
