@@ -36,7 +36,7 @@ from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import Timed
 from rocelab.faults.kinds.host_pause import HostPauseSpec
 from rocelab.faults.kinds.rate_degrade import RateDegrade
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.observe.environment import read_environment
 from rocelab.planning.fabric import DirectedLink
 from rocelab.prediction.matrix import rows_of_jobs

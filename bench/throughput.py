@@ -28,7 +28,7 @@ from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
 from rocelab import JobSpec, MachineError, RunningLab
 from rocelab.jobs.flow import FIRST_QP, resolve_endpoints
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.linux import namespaces
 from rocelab.linux.ring import open_sink

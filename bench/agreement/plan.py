@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from bench.agreement.document import CONTENDED
 from bench.agreement.simulated import Simulated, simulate_job
 from rocelab import Fabric, InputError, JobSpec, LabSpec, plan
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.jobs.load import estimate
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec

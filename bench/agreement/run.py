@@ -25,7 +25,7 @@ from bench.agreement.plan import Cell
 from bench.agreement.queues import COUNTS, PortCounts, Queues, joined
 from bench.agreement.simulated import simulate_packets
 from rocelab import JobReport, Lab, LabSpec, RocelabError, RunningLab, plan, run_job
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.observe.environment import read_environment
 from rocelab.observe.timeline import opened_namespaces
 from rocelab.planning.queues import BINS

@@ -120,7 +120,7 @@ def _rows(
 ) -> tuple[list[FlowRow], list[str]]:
     """The flows of a file or of a job, and notes of the job's keys that say nothing of loads."""
     from rocelab.base.errors import InputError
-    from rocelab.jobs.jobplan import plan_jobs
+    from rocelab.jobs.jobplanning import plan_jobs
     from rocelab.jobs.options import job_from_options
     from rocelab.labfile.catalog import FLOWS
     from rocelab.prediction.matrix import rows_of_jobs

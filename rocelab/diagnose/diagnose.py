@@ -19,7 +19,7 @@ from rocelab.diagnose.losses import lossy_links, notes_on_losses
 from rocelab.diagnose.paths import FlowPaths, predicted_paths
 from rocelab.diagnose.pauses import paused_transfers
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, CauseVerdict, Diagnosis, PathPart
 from rocelab.results.job import JobReport
 from rocelab.routes.path import NoPathError

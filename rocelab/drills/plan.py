@@ -20,7 +20,8 @@ from rocelab.drills.program_spec import ProgramTrafficSpec
 from rocelab.faults.base import Timed
 from rocelab.faults.schedule import expand
 from rocelab.jobs.flow import ProbeStream, permutation, resolve_flow
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.labfile.catalog import find_lab, tree_of
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec

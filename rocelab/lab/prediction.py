@@ -8,7 +8,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.options import member_of, of_option
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.lab.lab import PlannedLab, RunningLab
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.matrix import FlowRow, rows_of_jobs

@@ -23,7 +23,7 @@ from rocelab.base.quantities import in_unit
 from rocelab.drills.drill_spec import TrafficSpec
 from rocelab.drills.plan import probe_flows
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.lab.inuse import Use, in_use, user_of
 from rocelab.labfile.base import SpecModel
 from rocelab.linux.background import last_line, launch

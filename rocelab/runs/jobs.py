@@ -25,7 +25,8 @@ from rocelab.faults.changewatch import ChangeWatch
 from rocelab.faults.injector import InjectedChange, Injector
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
 from rocelab.jobs.job_spec import LabJob
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.jobs.load import warning
 from rocelab.lab import settings
 from rocelab.lab.inuse import Use, in_use

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
 from rocelab.hosts.ranks import RankHosts
 from rocelab.jobs.flow import FIRST_QP
-from rocelab.jobs.jobplan import check_mtu
+from rocelab.jobs.jobplanning import check_mtu
 from rocelab.jobs.merged_sends import check_exchanged
 from rocelab.jobs.messages import Messages, loads_of, messages_of
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES

@@ -1,8 +1,9 @@
 """The setup messages of the agents for the jobs of a session: NICs, queue pairs and ranks per
 server.
 
-The plans of jobs that run at the same time are made together (`rocelab.jobs.jobplan.plan_jobs`).
-Jobs may share servers and NICs: a NIC that several use is one NIC, limited to its link's rate.
+The plans of jobs that run at the same time are made together, by `plan_jobs` of
+`rocelab.jobs.jobplanning`. Jobs may share servers and NICs: a NIC that several use is one NIC,
+limited to its link's rate.
 """
 
 from __future__ import annotations

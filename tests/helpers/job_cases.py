@@ -8,7 +8,8 @@ from functools import lru_cache
 from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.jobs.patterns.base import Send
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan

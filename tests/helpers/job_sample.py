@@ -10,7 +10,8 @@ from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
+from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.jobs.tcp import TcpPath
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.queues import QueueEngine

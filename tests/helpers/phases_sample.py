@@ -12,7 +12,7 @@ from rocelab.base.statistics import spread
 from rocelab.drills.drill_spec import DrillSpec
 from rocelab.jobs.dcqcn_model import simulate
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Fabric

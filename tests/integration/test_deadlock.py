@@ -17,7 +17,7 @@ import pytest
 
 from rocelab.dataplane.pfc.journal import JournalAction
 from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.jobs.options import job_from_file
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.catalog import JOBS, find, find_lab

@@ -13,7 +13,7 @@ from rocelab.base.family import Family
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.prediction import setting_of
 from rocelab.lab.status import read_status

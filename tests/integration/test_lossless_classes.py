@@ -24,7 +24,7 @@ from rocelab.faults.fault_spec import SINGLE_FAULT, FaultSpec
 from rocelab.faults.schedule import expand
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.scheme_spec import SchemeSpec

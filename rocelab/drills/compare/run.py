@@ -14,7 +14,8 @@ from rocelab.base.errors import InputError, MachineError, RocelabError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import ComparisonCell
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.model import SeedPlan

@@ -15,7 +15,8 @@ from rocelab.agent.rc.responder import NAK_SEQUENCE
 from rocelab.base.family import Family
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.job_spec import SimulatedJob
-from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_job, plan_jobs
 from rocelab.jobs.served import Carried
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric

@@ -38,7 +38,7 @@ from bench.agreement.simulated import simulate_job, simulate_packets
 from bench.agreement.store import Store
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec

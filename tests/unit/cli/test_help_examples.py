@@ -12,7 +12,7 @@ import pytest
 from typer.core import TyperGroup
 
 from rocelab.cli.main import command_line
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.jobs.options import job_from_options
 from rocelab.jobs.placement import find_nic
 from rocelab.lab.lab import Lab

@@ -26,7 +26,7 @@ from rocelab.dataplane.steering.resilient import (
 )
 from rocelab.jobs.flow import permutation
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.linux.fib import (

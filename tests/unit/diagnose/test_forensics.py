@@ -24,7 +24,8 @@ from rocelab.diagnose.losses import lossy_links
 from rocelab.diagnose.page import drawn
 from rocelab.diagnose.paths import predicted_paths, suspects
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.labfile.load import load
 from rocelab.planning.build import plan
 from rocelab.prediction.matrix import rows_of_jobs

@@ -17,7 +17,8 @@ from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import finding_of
 from rocelab.diagnose.pauses import FAN_IN, LINE_RATE, Stops
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import Direction, Fabric

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job, plan_jobs
+from rocelab.jobs.jobplanning import plan_job, plan_jobs
 from rocelab.lab.lab import Lab
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric

@@ -6,7 +6,8 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.job_spec import SimulatedJob
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from tests.helpers.labs import planned
 
 TRAINING = {

@@ -7,7 +7,7 @@ import pytest
 from rocelab.base.errors import InputError, SpecError
 from rocelab.base.family import Family
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job, plan_jobs
+from rocelab.jobs.jobplanning import plan_job, plan_jobs
 from rocelab.jobs.tcp import FIRST_PORT, payload_bytes, segment_overhead_bytes, tcp_clock
 from rocelab.jobs.transport import TransportSpec
 from rocelab.labfile.load import validate

@@ -11,7 +11,7 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.labfile.load import load, load_spec
 from rocelab.labfile.networks import NetworkSpec
 from rocelab.linux.fibtable import Fib

@@ -19,7 +19,7 @@ from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, Problem, SpecError
 from rocelab.cli.main import main
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.jobs.placement import NicRef
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import HashingSpec, HashWeights, LabSpec, RoutingSpec

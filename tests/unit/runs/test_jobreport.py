@@ -15,7 +15,8 @@ from rocelab.agent.rc.requester import GAP_NS
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts

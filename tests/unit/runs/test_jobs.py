@@ -18,7 +18,8 @@ from rocelab.drills.plan import JobPhase
 from rocelab.faults import injector as injecting
 from rocelab.faults.base import Timed
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.linux.linkwatch import LinkEvent

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from rocelab.base.documents import to_json
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.report.job import job_document
 from rocelab.report.jobs.text import job_text
 from rocelab.report.renderers.markdown import markdown_of as markdown

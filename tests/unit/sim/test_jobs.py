@@ -21,7 +21,7 @@ from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import Pattern, kind_of, schedule
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.jobs.merged_sends import MOST_IN_TURN, sends_of, workload_of
 from rocelab.jobs.messages import loads_of, messages_of
 from rocelab.jobs.patterns.allreduce import AllReduce

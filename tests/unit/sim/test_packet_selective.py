@@ -10,7 +10,7 @@ import pytest
 
 from rocelab.base.errors import InputError, SpecError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.jobs.options import job_from_options
 from rocelab.sim.packets.run import run_packets
 from tests.unit.jobs.test_jobplan import fabric, job

@@ -28,7 +28,7 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.job_spec import SimulatedJob, collective_job, find_jobs, load_jobs
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.labfile.addresses import AddressesSpec, Families

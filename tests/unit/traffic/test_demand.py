@@ -8,7 +8,7 @@ import pytest
 
 from rocelab import record
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.lab.lab import Lab
 from rocelab.record import LabFiles
 from rocelab.traffic.demand import FOLDER, job_demands, published, read_published

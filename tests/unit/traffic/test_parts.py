@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.jobplanning import plan_job
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import plan
 from rocelab.traffic.jobparts import parts_of

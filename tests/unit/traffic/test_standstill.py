@@ -8,7 +8,8 @@ import pytest
 
 from rocelab.agent.live import LiveCounters, packed
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplanning import plan_jobs
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
 from rocelab.traffic import standstill
