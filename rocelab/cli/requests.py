@@ -73,7 +73,7 @@ def requests(
     if unit and unit not in list(TimeUnit):
         raise InputError(
             f"--time: expected the unit s, ms, us or ns, got {unit!r}",
-            hint="a column whose name has a colon is given with its unit: NAME:s",
+            hint="a column whose name has a colon is options with its unit: NAME:s",
         )
     columns = {"time": column or None, "prompt": prompt, "output": output}
     asked: dict[str, Data] = {
@@ -82,8 +82,8 @@ def requests(
         "time_unit": unit or None,
         "first": first,
     }
-    given: dict[str, Data] = {key: value for key, value in asked.items() if value is not None}
-    spec = validate(YamlSource(COMMAND_LINE, given, {}), RequestsSpec)
+    options: dict[str, Data] = {key: value for key, value in asked.items() if value is not None}
+    spec = validate(YamlSource(COMMAND_LINE, options, {}), RequestsSpec)
     with progress_bars() as progress:
         spec.read(progress)
     summary = request_summary(spec.listed(), MODELS)

@@ -107,14 +107,14 @@ def test_figures_of_several_draws_are_means_with_their_errors() -> None:
     assert "errors" not in figures_of(np.array([[1.0, 3.0]]))
 
 
-def row(case: Case, ours: float, theirs: float, same: int | None) -> dict[str, Any]:
+def row(case: Case, engine: float, theirs: float, same: int | None) -> dict[str, Any]:
     def side(seconds: float) -> dict[str, Any]:
         cost = {"transmissions": 1, "run_s": 1.0, "cpu_s": 1.0, "peak_bytes": 1}
         errors = dict.fromkeys(FIGURES, 0.5) if case.spray else {}
         return {**dict.fromkeys(FIGURES, seconds), **cost, "errors": errors}
 
-    sides = {OURS: side(ours), NS3: side(theirs)}
-    worst = None if same is None else abs(ours / theirs - 1)
+    sides = {OURS: side(engine), NS3: side(theirs)}
+    worst = None if same is None else abs(engine / theirs - 1)
     counts = {"hosts": 16, "draws": case.draws, "flows": 16, "worst": worst, "same": same}
     return {**asdict(case), **counts, "sides": sides}
 
@@ -163,6 +163,6 @@ def test_ns3_and_the_packet_engine_end_every_flow_at_the_same_picosecond(
     case = replace(SMALL, senders=12, acks_first=acks_first)
     taken = inputs(case, simulation(case))
     ends = ends_ps(program, tmp_path, problem_of(*taken))
-    ours = np.rint(run_packets(*taken).finish_s * 1e12).astype(int).tolist()
+    engine = np.rint(run_packets(*taken).finish_s * 1e12).astype(int).tolist()
     assert len(set(ends)) == 12
-    assert ends == ours
+    assert ends == engine
