@@ -73,7 +73,7 @@ def requests(
     if unit and unit not in list(TimeUnit):
         raise InputError(
             f"--time: expected the unit s, ms, us or ns, got {unit!r}",
-            hint="a column whose name has a colon is options with its unit: NAME:s",
+            hint="a column whose name has a colon is given with its unit: NAME:s",
         )
     columns = {"time": column or None, "prompt": prompt, "output": output}
     asked: dict[str, Data] = {
