@@ -41,6 +41,17 @@ README_RUNS: dict[str, Run | NotRun] = {
     "rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB": Run(
         shows=(r"(?i)busbw",)
     ),
+    "rocelab run zone-small --on 'srv*' -- python3 train.py": NotRun("a program of the reader's"),
+    "rocelab requests trace.csv": Run(
+        (
+            write("trace.csv", "timestamp_s,isl,osl\n0,900,20\n1,800,30\n"),
+            "rocelab requests trace.csv",
+        ),
+        shows=(r"2 requests",),
+    ),
+    "make drill DRILL=torch-ddp-flap": Run(shows=(r"torch-ddp-flap: passed",)),
+    "make drill DRILL=checkpoint-incast": Run(shows=(r"checkpoint-incast: passed",)),
+    "make drill DRILL=inference-link-loss": Run(shows=(r"inference-link-loss: passed",)),
     "sudo .venv/bin/python -m pytest examples": Run(shows=(r"\d+ passed",)),
 }
 
