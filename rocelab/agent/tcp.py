@@ -263,6 +263,8 @@ class TcpPort:
 
     def turn(self, now_ns: int) -> None:
         """Accept, read and write what can be."""
+        if not self._listeners and not self._senders:
+            return  # no system call on the way of RoCE packets
         for descriptor, events in self._epoll.poll(0):
             if descriptor in self._listeners:
                 self._accept(self._listeners[descriptor])

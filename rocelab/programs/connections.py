@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import CLOCK_REALTIME, clock_gettime_ns
+from time import CLOCK_REALTIME, clock_gettime_ns, monotonic
 
 from rocelab.linux import namespaces, sockets
 from rocelab.linux.closing import Holding
@@ -25,6 +25,10 @@ from rocelab.results.programs import Stall, TcpConnection
 
 STALL_NS = 100_000_000
 """Without an acknowledgement for this long, a sender that has something to send stalls."""
+
+INTERVAL_S = 0.05
+_SHARE_OF_CPU = 0.05
+"""The most of one CPU that sampling takes: where connections are many, samples are fewer."""
 
 
 @dataclass(slots=True)
@@ -84,6 +88,9 @@ class ConnectionWatch(Holding):
         self._delivered: list[tuple[int, int]] = []
         self.lost_events = False
         """Whether the kernel had more to tell than was read, so that bytes may be missing."""
+        self.longest_interval_ns = 0
+        """The longest time between two samples."""
+        self._sampled_s = self._due_s = 0.0
 
     def _enter(self, stack: ExitStack) -> None:
         self._channels: list[tuple[socket.socket, socket.socket]] = []
@@ -92,9 +99,17 @@ class ConnectionWatch(Holding):
                 netns, lambda: (sockets.open_socket(), sockets.open_watch())
             )
             self._channels.append((stack.enter_context(channel), stack.enter_context(watch)))
+        self._sampled_s = monotonic()
+        self._due_s = self._sampled_s + INTERVAL_S
+
+    @property
+    def due_in_s(self) -> float:
+        """The time until the next sample is due; 0 or less: now."""
+        return self._due_s - monotonic()
 
     def sample(self) -> None:
         """Read every connection now, and those that ended since the last sample. Raises OSError."""
+        began_s = monotonic()
         for channel, watch in self._channels:
             now_ns = clock_gettime_ns(CLOCK_REALTIME)
             for end in self._ended(watch):
@@ -103,6 +118,11 @@ class ConnectionWatch(Holding):
                 self._note(end, now_ns)
         total = sum(seen.end.delivered_bytes for seen in self._seen.values())
         self._delivered.append((clock_gettime_ns(CLOCK_REALTIME), total))
+        now_s = monotonic()
+        since_ns = round((now_s - self._sampled_s) * 1e9)
+        self.longest_interval_ns = max(self.longest_interval_ns, since_ns)
+        self._sampled_s = now_s
+        self._due_s = now_s + max(INTERVAL_S, (now_s - began_s) / _SHARE_OF_CPU)
 
     @property
     def has_seen_some(self) -> bool:

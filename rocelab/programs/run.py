@@ -17,16 +17,12 @@ from rocelab.lab.lab import RunningLab
 from rocelab.linux.clockwatch import ClockWatch
 from rocelab.linux.closing import Holding
 from rocelab.planning.fabric import Fabric
-from rocelab.programs.connections import STALL_NS, ConnectionWatch
+from rocelab.programs.connections import INTERVAL_S, STALL_NS, ConnectionWatch
 from rocelab.programs.links import link_uses, read_counts, udp_uses
 from rocelab.programs.ranks import RankedProgram
 from rocelab.programs.running import GRACE_S, Ended, OutputLine, ProgramRun
 from rocelab.record import LabFiles
 from rocelab.results.programs import SCHEMA_VERSION, ProgramReport, RankEnd
-
-INTERVAL_S = 0.05
-_SHARE_OF_CPU = 0.05
-"""The most of one CPU that sampling takes: where connections are many, samples are fewer."""
 
 BUSY_SHARE = 0.95
 
@@ -63,8 +59,6 @@ class ProgramSession(Holding):
         self._lab, self._programs = lab, programs
         self._folder, self._on_line = folder, on_line
         self._ends: dict[int, Ended] = {}
-        self._interval_s = INTERVAL_S
-        self._longest_ns = 0
         self._stopped: Collection[int] = ()
         self.began_ns = 0
 
@@ -84,7 +78,6 @@ class ProgramSession(Holding):
         self._run = stack.enter_context(ProgramRun(lab, self._programs, self._folder))
         stack.push(self._interrupted)
         self._busy_s, self.began_ns = busy_seconds(), clock_gettime_ns(CLOCK_REALTIME)
-        self._sampled_s = monotonic()
 
     def _interrupted(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
@@ -108,13 +101,13 @@ class ProgramSession(Holding):
         if self._has_failed_before(condition):
             self._stop()
         if self.is_over:
-            self._sample()
+            self._watch.sample()
             while not self._run.is_silent:
                 self._take(self._run.events(INTERVAL_S))
 
     def stop(self) -> None:
         """End the programs that still run, which is no failure of theirs."""
-        self._sample()
+        self._watch.sample()
         self._stop()
         self.run_until(lambda: False)
 
@@ -136,7 +129,7 @@ class ProgramSession(Holding):
             connections=connections,
             delivered=self._watch.delivered(zero_ns),
             stall_bin_ns=STALL_NS,
-            longest_interval_ns=self._longest_ns,
+            longest_interval_ns=self._watch.longest_interval_ns,
             cpu_share=cpu_share,
             warnings=tuple(self._warnings(cpu_share, self._watch.lost_events)),
             links=link_uses(lab.fabric, self._counts, counts, connections, lasted_ns),
@@ -159,20 +152,12 @@ class ProgramSession(Holding):
         """Pass on what programs write, and sample, until one has failed, `condition` holds, or all
         have ended. Returns whether one has failed."""
         while not self.is_over and not condition():
-            left_s = self._sampled_s + self._interval_s - monotonic()
+            left_s = self._watch.due_in_s
             if left_s <= 0:
-                self._sample()
+                self._watch.sample()
             elif self._take(self._run.events(left_s)):
                 return True
         return False
-
-    def _sample(self) -> None:
-        began_s = monotonic()
-        self._watch.sample()
-        now_s = monotonic()
-        self._longest_ns = max(self._longest_ns, round((now_s - self._sampled_s) * 1e9))
-        self._interval_s = next_interval(now_s - began_s)
-        self._sampled_s = now_s
 
     def _take(self, events: Iterable[OutputLine | Ended]) -> bool:
         """Pass events on. Returns whether a program has failed by itself."""
@@ -202,11 +187,12 @@ class ProgramSession(Holding):
             yield f"lab {self._lab.name} was taken down meanwhile, and what ran in it killed"
         if self.clock_was_set:
             yield "this machine's clock was set meanwhile: times here may be wrong"
-        if self._longest_ns > STALL_NS and self._watch.has_seen_some:
+        longest_ns = self._watch.longest_interval_ns
+        if longest_ns > STALL_NS and self._watch.has_seen_some:
             yield (
-                f"connections were read up to {duration(self._longest_ns)} apart: stalls may have "
-                f"been shorter by this than they seem, and those that took less than "
-                f"{duration(self._longest_ns + STALL_NS)} may be missed"
+                f"connections were read up to {duration(longest_ns)} apart: stalls may have been "
+                f"shorter by this than they seem, and those that took less than "
+                f"{duration(longest_ns + STALL_NS)} may be missed"
             )
         if lost_events:
             yield "more connections ended than could be read: bytes of some may be missing"
@@ -253,11 +239,6 @@ def address_names(fabric: Fabric) -> dict[str, str]:
                 for address in filter(None, (nic.ip, port.address, port.other_address)):
                     names[address.partition("/")[0]] = f"{server.name}:{nic.number}"
     return names
-
-
-def next_interval(took_s: float) -> float:
-    """How long to wait before the next sample, of one that took so long."""
-    return max(INTERVAL_S, took_s / _SHARE_OF_CPU)
 
 
 def busy_seconds() -> float:

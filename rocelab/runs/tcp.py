@@ -17,7 +17,7 @@ from rocelab.jobs.tcp import RTO_MIN_NS
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.programs.connections import STALL_NS, ConnectionWatch
-from rocelab.programs.run import BUSY_SHARE, INTERVAL_S, address_names, busy_seconds, next_interval
+from rocelab.programs.run import BUSY_SHARE, address_names, busy_seconds
 from rocelab.results.job import RoundTrips
 from rocelab.results.programs import TcpConnection
 from rocelab.results.tcp import TcpFigures
@@ -84,8 +84,6 @@ class TcpWatch(Holding):
     def __init__(self, lab: RunningLab, plans: Sequence[JobPlan]) -> None:
         self._lab = lab
         self._plans = [plan for plan in plans if plan.tcp_paths]
-        self._interval_s = INTERVAL_S
-        self._longest_ns = 0
         self._over = threading.Event()
         self._failure: OSError | None = None
 
@@ -97,7 +95,7 @@ class TcpWatch(Holding):
         names = address_names(self._lab.fabric)
         self._watch = stack.enter_context(ConnectionWatch(netns, names, STALL_TRIPS))
         self._busy_s = busy_seconds()
-        self._began_s = self._sampled_s = monotonic()
+        self._began_s = monotonic()
         self._thread = threading.Thread(target=self._run, name="tcp", daemon=True)
         self._thread.start()
         stack.callback(self._stop)
@@ -110,7 +108,7 @@ class TcpWatch(Holding):
         self._stop()
         if self._failure is not None:
             raise self._failure
-        self._sample()
+        self._watch.sample()
         paths = [path for plan in self._plans for path in plan.tcp_paths]
         ports = {path.port for path in paths}
         lasted_s = monotonic() - self._began_s
@@ -126,7 +124,7 @@ class TcpWatch(Holding):
                 far: self._watch.rtts_us(*far)
                 for far in {(path.destination_ip, path.port) for path in paths}
             },
-            self._longest_ns,
+            self._watch.longest_interval_ns,
             min(1.0, cpu_s / lasted_s / (os.cpu_count() or 1)),
             self._watch.lost_events,
         )
@@ -136,20 +134,12 @@ class TcpWatch(Holding):
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(self._interval_s):
+        while not self._over.wait(self._watch.due_in_s):
             try:
-                self._sample()
+                self._watch.sample()
             except OSError as error:
                 self._failure = error
                 return
-
-    def _sample(self) -> None:
-        began_s = monotonic()
-        self._watch.sample()
-        now_s = monotonic()
-        self._longest_ns = max(self._longest_ns, round((now_s - self._sampled_s) * 1e9))
-        self._interval_s = next_interval(now_s - began_s)
-        self._sampled_s = now_s
 
 
 def tcp_figures(job: JobResult, seen: TcpSeen | None) -> TcpFigures | None:
